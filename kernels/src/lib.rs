@@ -1,0 +1,9 @@
+//! Replicas of Linux hot paths, access by access.
+//!
+//! A kernel is written once, generic over [`memory::Memory`]: on [`memory::Native`] it runs on real
+//! memory, in the model every access is also presented to a simulated machine. This crate has no
+//! dependencies, reads no clock and does no input or output.
+
+pub mod arena;
+pub mod layout;
+pub mod memory;

@@ -1,0 +1,3 @@
+//! The `kwalk` command.
+
+fn main() {}
