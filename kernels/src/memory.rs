@@ -106,6 +106,10 @@ pub trait Memory {
     /// A full memory fence.
     fn fence(&mut self);
 
+    /// The accesses that follow are made by `function` (an index in the kernel's table of function
+    /// names): the model books costs under it, native compiles it away.
+    fn enter(&mut self, function: u16);
+
     /// `instructions` that touch no memory: they take room in the core's window. Nothing on native.
     fn work(&mut self, instructions: u32);
 }
