@@ -119,7 +119,10 @@ impl Arena {
             image.start = Addr(start);
         }
         let length = usize::try_from(end - image.start.0).expect("64-bit host");
-        if image.bytes.len() < length {
+        if image.bytes.is_empty() {
+            // Fresh zeroed pages, which cost nothing until they are used.
+            image.bytes = vec![0; length];
+        } else if image.bytes.len() < length {
             image.bytes.resize(length, 0);
         }
     }
