@@ -269,6 +269,17 @@ impl PsiTree {
         let places = places(layout, shape, &fixed, &unit, &mut random)?;
         Ok(link(layout, shape, offsets, &fixed, &unit, &places))
     }
+
+    /// Let `task` be the one that runs on `cpu`: what the scheduler does before it calls
+    /// `psi_task_switch`.
+    pub fn set_current(&mut self, cpu: u32, task: Addr) {
+        let rq = Addr(self.globals.cpus[cpu as usize].rq);
+        self.arena.write(
+            rq.plus(u64::from(self.offsets.rq_curr.offset_bytes)),
+            8,
+            task.0,
+        );
+    }
 }
 
 /// Sizes of what is allocated, in bytes.
