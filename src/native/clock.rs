@@ -262,6 +262,17 @@ fn core_clock() -> (Option<Spread>, &'static str) {
     (Some(Spread::of(ratios)), name)
 }
 
+/// Core cycles per tick at this moment, from about 10,000 cycles of the chain; `None` where there
+/// is no chain.
+#[must_use]
+pub fn core_cycles_per_tick_now() -> Option<f64> {
+    const ROUNDS: u64 = 100;
+    let (chain, cycles_per_round, _) = CHAIN?;
+    let begin = begin();
+    chain(ROUNDS);
+    Some((ROUNDS * cycles_per_round) as f64 / (end() - begin) as f64)
+}
+
 type Chain = Option<(fn(u64), u64, &'static str)>;
 
 #[cfg(target_arch = "x86_64")]
