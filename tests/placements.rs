@@ -3,9 +3,7 @@
 
 use std::path::PathBuf;
 
-use kernels::psi::{
-    Placement, PsiTree, TASK_CHANGE_PAIR, TreeShape, Variant, is_psi_line, task_change,
-};
+use kernels::psi::{Placement, PsiTree, TreeShape, Variant, Walks, is_psi_line, task_changes};
 use kernels::recorder::Recorder;
 use kwalk::streams::Stream;
 
@@ -16,9 +14,16 @@ fn misses_per_walk(tree: &mut PsiTree, variant: Variant, ways: usize) -> usize {
     let mut misses = 0;
     // Two walks settle any LRU set whose lines come round in the same order each time; four do no
     // harm.
-    for change in [TASK_CHANGE_PAIR; 2].concat() {
+    let walks = Walks {
+        variant,
+        offsets: &offsets,
+        globals: &globals,
+        zero: 0,
+    };
+    let mut time = 0;
+    for _ in 0..4 {
         let mut mem = Recorder::new(&mut tree.arena);
-        task_change(&mut mem, variant, &offsets, &globals, 0, globals.tasks[1], change, 0);
+        task_changes(&mut mem, &walks, 1, &mut time);
         misses = 0;
         for access in mem.accesses.iter().filter(|a| is_psi_line(a.field.id)) {
             let line = access.addr.0 / 64;
@@ -39,7 +44,13 @@ fn misses_per_walk(tree: &mut PsiTree, variant: Variant, ways: usize) -> usize {
 
 fn tree(layout: &str, depth: u32, variant: Variant, placement: Placement, seed: u64) -> PsiTree {
     let layout = kwalk::layouts::find(layout).expect("a built-in layout");
-    let shape = TreeShape { depth, cpus: 1, variant, placement, seed };
+    let shape = TreeShape {
+        depth,
+        cpus: 1,
+        variant,
+        placement,
+        seed,
+    };
     PsiTree::new(layout, &shape).expect("a tree")
 }
 
@@ -60,7 +71,10 @@ fn recorded_placement_at_50_levels() {
         let mut tree = tree("6.12.118-debian-arm64", 50, variant, placement, 1);
         let misses = misses_per_walk(&mut tree, variant, ways);
         let off = (misses as f64 - f64::from(expected)).abs() / f64::from(expected);
-        assert!(off <= 0.01, "{variant:?}, {ways} ways: {misses} misses, {expected} counted");
+        assert!(
+            off <= 0.01,
+            "{variant:?}, {ways} ways: {misses} misses, {expected} counted"
+        );
     }
 }
 
@@ -72,7 +86,10 @@ fn drawn_placements_at_50_levels() {
         for (variant, low, high) in [(Variant::Parent, 155, 165), (Variant::Cgroup, 258, 268)] {
             let mut tree = tree("6.12.118-debian-arm64", 50, variant, Placement::Slab, seed);
             let misses = misses_per_walk(&mut tree, variant, 8);
-            assert!((low..=high).contains(&misses), "seed {seed}, {variant:?}: {misses}");
+            assert!(
+                (low..=high).contains(&misses),
+                "seed {seed}, {variant:?}: {misses}"
+            );
         }
     }
 }
@@ -83,10 +100,21 @@ fn objects_do_not_overlap() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data/placements/k612a64.d50.1cpu.txt");
     let recorded = Placement::Recorded(Stream::read(&file).expect("readable").placement);
-    for placement in [Placement::Slab, Placement::Packed, Placement::Coloured, recorded] {
+    for placement in [
+        Placement::Slab,
+        Placement::Packed,
+        Placement::Coloured,
+        recorded,
+    ] {
         for seed in 1..=20 {
             for depth in [0, 1, 7, 50] {
-                let t = tree("6.12.118-debian-arm64", depth, Variant::Parent, placement.clone(), seed);
+                let t = tree(
+                    "6.12.118-debian-arm64",
+                    depth,
+                    Variant::Parent,
+                    placement.clone(),
+                    seed,
+                );
                 let mut ranges: Vec<(u64, u64)> = Vec::new();
                 ranges.extend(t.cgroups.iter().map(|a| (a.0, 2304)));
                 ranges.extend(t.groups.iter().map(|a| (a.0, 720)));

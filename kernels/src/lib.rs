@@ -8,6 +8,7 @@ pub mod arena;
 pub mod layout;
 pub mod memory;
 pub mod native;
+pub mod other;
 pub mod psi;
 pub mod recorder;
 pub mod slab;

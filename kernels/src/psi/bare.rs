@@ -1,26 +1,12 @@
 //! The bare walk of the `psi-walk` experiment: the chase alone, with the smallest visit.
 
 use super::offsets::Family;
-use super::operations::{Outcome, specialised};
-use super::tree::Globals;
+use super::operations::{Outcome, Walks, specialised};
 use super::visit::CpuGlobals;
 use super::walk::{Ground, before_visit, first_of_cgroup, next};
-use super::{Function, PsiOffsets, Variant};
+use super::{Function, Variant};
 use crate::memory::{Field, Memory, Word};
 use crate::native::Native;
-
-/// What a bare walk needs.
-#[derive(Clone, Copy, Debug)]
-pub struct BareWalk<'a> {
-    /// How it gets from group to group.
-    pub variant: Variant,
-    /// Fields.
-    pub offsets: &'a PsiOffsets,
-    /// Addresses.
-    pub globals: &'a Globals,
-    /// 0, but the compiler does not know: makes a walk wait for the one before.
-    pub zero: u64,
-}
 
 #[inline(always)]
 fn bump<M: Memory, const BYTES: usize>(mem: &mut M, base: M::Word, field: Field) {
@@ -33,11 +19,11 @@ fn bump<M: Memory, const BYTES: usize>(mem: &mut M, base: M::Word, field: Field)
 /// Per visit four loads (`pcpu`, `enabled`, `rtpoll_states`, `avgs_work`) and four
 /// read-modify-writes (`tasks`, `state_mask`, `times`, `state_start`), on the same four lines as a
 /// full visit, and what the variant loads to get on. No line outside `psi_group`, `psi_group_cpu`
-/// and `cgroup` is touched: the walk starts at the leaf cgroup, whose `psi` is read once. Nothing
+/// and `cgroup` is touched (`parent-prefetch` alone also loads `__per_cpu_offset`): the walk starts at the leaf cgroup, whose `psi` is read once. Nothing
 /// in a visit feeds the next pointer, so the time of a walk is that of the chase. Each walk waits
 /// for the last group of the walk before.
 #[inline(always)]
-pub fn bare_walk<M: Memory>(mem: &mut M, w: &BareWalk<'_>, walks: u64) -> Outcome<M::Word> {
+pub fn bare_walks<M: Memory>(mem: &mut M, w: &Walks<'_>, walks: u64) -> Outcome<M::Word> {
     let (v, o, g) = (w.variant, w.offsets, w.globals);
     let cpu = &g.cpus[0];
     let ground = Ground {
@@ -81,16 +67,16 @@ pub fn bare_walk<M: Memory>(mem: &mut M, w: &BareWalk<'_>, walks: u64) -> Outcom
 /// Instructions of a bare visit that touch no memory, in the compiled native walk.
 pub const BARE_VISIT_WORK: u32 = 10;
 
-/// [`bare_walk`] on real memory: one symbol to disassemble.
+/// [`bare_walks`] on real memory: one symbol to disassemble.
 #[inline(never)]
-pub fn bare_walk_native(mem: &mut Native, w: &BareWalk<'_>, walks: u64) -> Outcome<u64> {
+pub fn bare_walks_native(mem: &mut Native, w: &Walks<'_>, walks: u64) -> Outcome<u64> {
     let (o, v) = (w.offsets, w.variant);
     specialised!(o, v, |offsets, variant| {
-        let fixed = BareWalk {
+        let fixed = Walks {
             variant,
             offsets,
             ..*w
         };
-        bare_walk(mem, &fixed, walks)
+        bare_walks(mem, &fixed, walks)
     })
 }

@@ -7,17 +7,24 @@
 mod bare;
 mod offsets;
 mod operations;
+mod pipe;
 mod tree;
 mod visit;
 mod walk;
 
-pub use bare::{BareWalk, bare_walk, bare_walk_native};
+pub use bare::{BARE_VISIT_WORK, bare_walks, bare_walks_native};
 pub use offsets::PsiOffsets;
 pub use operations::{
-    Outcome, TASK_CHANGE_PAIR, account_irqtime, task_change, task_change_pair,
-    task_change_pair_native, task_switch,
+    Outcome, Walks, account_irqtime, task_change, task_changes, task_changes_native, task_switch,
 };
-pub use tree::{Globals, Placement, PlacementError, PsiTree, RecordedPlacement, TreeShape};
+pub use pipe::{
+    Pipe, Scheduler, go_idle, half_trip, half_trip_native, period, round_trips, round_trips_native,
+};
+pub use tree::{
+    CpuAddresses, Globals, Placement, PlacementError, PsiTree, RecordedPlacement, TreeShape,
+};
+
+pub use visit::VISIT_WORK;
 
 use crate::memory::Field;
 

@@ -351,37 +351,49 @@ pub fn account_irqtime<M: Memory>(
     Some(done)
 }
 
-/// One operation of the `psi-depth` experiment, repeated `pairs` times: a second task of the leaf
-/// cgroup is enqueued while the first runs, and dequeued again.
-///
-/// Each call waits for the last group of the call before (`zero` is 0, but the compiler does not
-/// know), so that the time of a walk is its latency. Returns `2 * pairs * (depth + 1)` visits.
+/// What walks have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Walks<'a> {
+    /// How they get from group to group.
+    pub variant: Variant,
+    /// Fields.
+    pub offsets: &'a PsiOffsets,
+    /// Addresses.
+    pub globals: &'a Globals,
+    /// 0, but the compiler does not know: makes each walk wait for the last group of the walk
+    /// before, so that the time of a walk is its latency.
+    pub zero: u64,
+}
+
+/// Time between two operations, as tasks are told it, in ns. Any number would do.
+pub(super) const TICK_NS: u64 = 1000;
+
+/// `calls` times `psi_task_change` on CPU 0: while the first task runs, the second of the leaf
+/// cgroup is enqueued, dequeued, enqueued, ... `time` counts on and tells which comes next.
+/// Returns `calls * (depth + 1)` visits.
 #[inline(always)]
-pub fn task_change_pair<M: Memory>(
+pub fn task_changes<M: Memory>(
     mem: &mut M,
-    v: Variant,
-    o: &PsiOffsets,
-    g: &Globals,
-    pairs: u64,
-    zero: u64,
+    w: &Walks<'_>,
+    calls: u64,
     time: &mut u64,
 ) -> Outcome<M::Word> {
     let mut total = Outcome::none();
-    for _ in 0..pairs {
-        for (clear, set) in TASK_CHANGE_PAIR {
-            let task = M::Word::from(g.tasks[1]).with(total.last, |t, l| t.wrapping_add(l & zero));
-            *time = time.wrapping_add(1000);
-            let done = task_change(mem, v, o, g, 0, task, (clear, set), *time);
-            total.visits += done.visits;
-            total.sum = total.sum.with(done.sum, |a, b| a.wrapping_add(b));
-            total.last = done.last;
-        }
+    for _ in 0..calls {
+        let last: M::Word = total.last;
+        let task = M::Word::from(w.globals.tasks[1]).with(last, |t, l| t.wrapping_add(l & w.zero));
+        let change = match *time / TICK_NS % 2 {
+            0 => (0, task_state::RUNNING),
+            _ => (task_state::RUNNING, 0),
+        };
+        *time = time.wrapping_add(TICK_NS);
+        let done = task_change(mem, w.variant, w.offsets, w.globals, 0, task, change, *time);
+        total.visits += done.visits;
+        total.sum = total.sum.with(done.sum, |a, b| a.wrapping_add(b));
+        total.last = done.last;
     }
     total
 }
-
-/// `(clear, set)` of the two calls of a pair.
-pub const TASK_CHANGE_PAIR: [(u64, u64); 2] = [(0, task_state::RUNNING), (task_state::RUNNING, 0)];
 
 /// Calls an inlined generic body once per family of offsets and variant, each with constants.
 macro_rules! specialised {
@@ -402,8 +414,8 @@ macro_rules! specialised {
     };
     (@variants $v:ident, |$variant:ident| $body:expr, $($name:ident)*) => {
         match $v {
-            $(Variant::$name => {
-                let $variant = Variant::$name;
+            $($crate::psi::Variant::$name => {
+                let $variant = $crate::psi::Variant::$name;
                 $body
             })*
         }
@@ -411,18 +423,21 @@ macro_rules! specialised {
 }
 pub(super) use specialised;
 
-/// [`task_change_pair`] on real memory: one symbol to disassemble.
+/// [`task_changes`] on real memory: one symbol to disassemble.
 #[inline(never)]
-pub fn task_change_pair_native(
+pub fn task_changes_native(
     mem: &mut Native,
-    v: Variant,
-    o: &PsiOffsets,
-    g: &Globals,
-    pairs: u64,
-    zero: u64,
+    w: &Walks<'_>,
+    calls: u64,
     time: &mut u64,
 ) -> Outcome<u64> {
-    specialised!(o, v, |offsets, variant| task_change_pair(
-        mem, variant, offsets, g, pairs, zero, time
-    ))
+    let (o, v) = (w.offsets, w.variant);
+    specialised!(o, v, |offsets, variant| {
+        let fixed = Walks {
+            variant,
+            offsets,
+            ..*w
+        };
+        task_changes(mem, &fixed, calls, time)
+    })
 }
