@@ -1,10 +1,10 @@
 //! The bare walk of the `psi-walk` experiment: the chase alone, with the smallest visit.
 
+use super::Function;
 use super::offsets::Family;
 use super::operations::{Outcome, Walks, specialised};
 use super::visit::CpuGlobals;
 use super::walk::{Ground, before_visit, first_of_cgroup, next};
-use super::{Function, Variant};
 use crate::memory::{Field, Memory, Word};
 use crate::native::Native;
 

@@ -148,6 +148,18 @@ impl Family {
         Family::PerCpuSeqArm64,
     ];
 
+    /// The family whose number (`as u8`) this is: how a const parameter names one.
+    #[inline(always)]
+    pub fn numbered(number: u8) -> Family {
+        match number {
+            0 => Family::SeqX86,
+            1 => Family::SeqArm64,
+            2 => Family::PerCpuSeqX86,
+            3 => Family::PerCpuSeqArm64,
+            _ => Family::Other,
+        }
+    }
+
     pub fn of(o: &PsiOffsets) -> Family {
         Family::KNOWN
             .into_iter()

@@ -2,7 +2,7 @@
 //! other in turn, on one CPU or on two.
 
 use super::offsets::Family;
-use super::operations::{Outcome, TICK_NS, Walks, specialised, task_change, task_switch};
+use super::operations::{Outcome, TICK_NS, Walks, task_change, task_switch};
 use super::{Function, task_state};
 use crate::memory::{Memory, Word};
 use crate::native::Native;
@@ -36,8 +36,26 @@ pub struct Pipe<'a> {
     pub scheduler: Scheduler,
 }
 
+/// Calls `body` with the constants of the layout's family compiled in.
+macro_rules! by_family {
+    ($pipe:ident, $body:ident($($argument:expr),*)) => {
+        match Family::of($pipe.walks.offsets) {
+            Family::SeqX86 => $body::<Native, { Family::SeqX86 as u8 }>($($argument),*),
+            Family::SeqArm64 => $body::<Native, { Family::SeqArm64 as u8 }>($($argument),*),
+            Family::PerCpuSeqX86 => $body::<Native, { Family::PerCpuSeqX86 as u8 }>($($argument),*),
+            Family::PerCpuSeqArm64 => {
+                $body::<Native, { Family::PerCpuSeqArm64 as u8 }>($($argument),*)
+            }
+            Family::Other => $body::<Native, { Family::Other as u8 }>($($argument),*),
+        }
+    };
+}
+
 /// Where a ping-pong stands: what was done so far, and its clock.
-struct Course<'a, 'p, M: Memory> {
+///
+/// `FAMILY` is a [`Family`] whose constants are compiled in. The variant is not: a round trip holds
+/// some thirty walks, and a copy of each for every variant is more code than it is worth.
+struct Course<'a, 'p, M: Memory, const FAMILY: u8> {
     mem: &'a mut M,
     pipe: &'a Pipe<'p>,
     cpu: u32,
@@ -45,7 +63,7 @@ struct Course<'a, 'p, M: Memory> {
     done: Outcome<M::Word>,
 }
 
-impl<M: Memory> Course<'_, '_, M> {
+impl<M: Memory, const FAMILY: u8> Course<'_, '_, M, FAMILY> {
     /// A task's address that is known only when the walk before has reached its last group.
     #[inline(always)]
     fn task(&self, address: u64) -> M::Word {
@@ -62,7 +80,8 @@ impl<M: Memory> Course<'_, '_, M> {
         }
     }
 
-    #[inline(always)]
+    /// One copy of the walk per family, called as Linux calls it.
+    #[inline(never)]
     fn wake(&mut self, task: u64) {
         *self.time = self.time.wrapping_add(TICK_NS);
         let (p, task) = (&self.pipe.walks, self.task(task));
@@ -75,7 +94,7 @@ impl<M: Memory> Course<'_, '_, M> {
     }
 
     /// The scheduler lets `to` run: `rq.curr` first, then PSI hears of it.
-    #[inline(always)]
+    #[inline(never)]
     fn switch(&mut self, prev: u64, to: u64, sleep: bool) {
         *self.time = self.time.wrapping_add(TICK_NS);
         let p = &self.pipe.walks;
@@ -84,10 +103,11 @@ impl<M: Memory> Course<'_, '_, M> {
         let rq = M::Word::from(p.globals.cpus[self.cpu as usize].rq);
         self.mem.store::<8>(rq, p.offsets.rq_curr, next);
         let time = *self.time;
+        let offsets = &Family::numbered(FAMILY).fixed(p.offsets);
         let more = task_switch(
             self.mem,
             p.variant,
-            p.offsets,
+            offsets,
             p.globals,
             self.cpu,
             (prev, next),
@@ -101,7 +121,6 @@ impl<M: Memory> Course<'_, '_, M> {
 /// `trips` round trips on CPU 0, from and to the state that the first task runs and the second
 /// sleeps; number `from` and on, which says where in the pattern they are. Whole [`period`]s end in
 /// the state that they began in. Returns 4(N+1) visits per trip with CFS.
-#[inline(always)]
 pub fn round_trips<M: Memory>(
     mem: &mut M,
     pipe: &Pipe<'_>,
@@ -109,8 +128,18 @@ pub fn round_trips<M: Memory>(
     trips: u64,
     time: &mut u64,
 ) -> Outcome<M::Word> {
+    trips_of::<M, { Family::Other as u8 }>(mem, pipe, from, trips, time)
+}
+
+fn trips_of<M: Memory, const FAMILY: u8>(
+    mem: &mut M,
+    pipe: &Pipe<'_>,
+    from: u64,
+    trips: u64,
+    time: &mut u64,
+) -> Outcome<M::Word> {
     let [first, second] = pipe.walks.globals.tasks;
-    let mut c = Course {
+    let mut c = Course::<M, FAMILY> {
         mem,
         pipe,
         cpu: 0,
@@ -151,8 +180,17 @@ pub fn round_trips<M: Memory>(
 
 /// One CPU's half of a round trip on two CPUs: its task wakes on an idle CPU, runs, sleeps. The
 /// task is CPU 0's first or CPU 1's second. 3(N+1) visits; the other CPU's counters are not touched.
-#[inline(always)]
 pub fn half_trip<M: Memory>(
+    mem: &mut M,
+    pipe: &Pipe<'_>,
+    cpu: u32,
+    last: M::Word,
+    time: &mut u64,
+) -> Outcome<M::Word> {
+    half_of::<M, { Family::Other as u8 }>(mem, pipe, cpu, last, time)
+}
+
+fn half_of<M: Memory, const FAMILY: u8>(
     mem: &mut M,
     pipe: &Pipe<'_>,
     cpu: u32,
@@ -161,7 +199,7 @@ pub fn half_trip<M: Memory>(
 ) -> Outcome<M::Word> {
     let task = pipe.walks.globals.tasks[cpu as usize];
     let idle = pipe.walks.globals.cpus[cpu as usize].idle_task;
-    let mut c = Course {
+    let mut c = Course::<M, FAMILY> {
         mem,
         pipe,
         cpu,
@@ -179,8 +217,9 @@ pub fn half_trip<M: Memory>(
 
 /// Puts CPU 0, where the first task runs in a new tree, to sleep: where [`half_trip`] starts from.
 pub fn go_idle<M: Memory>(mem: &mut M, pipe: &Pipe<'_>, time: &mut u64) {
+    const FAMILY: u8 = Family::Other as u8;
     let idle = pipe.walks.globals.cpus[0].idle_task;
-    let mut c = Course {
+    let mut c = Course::<M, FAMILY> {
         mem,
         pipe,
         cpu: 0,
@@ -190,8 +229,7 @@ pub fn go_idle<M: Memory>(mem: &mut M, pipe: &Pipe<'_>, time: &mut u64) {
     c.switch(pipe.walks.globals.tasks[0], idle, true);
 }
 
-/// [`round_trips`] on real memory: one symbol.
-#[inline(never)]
+/// [`round_trips`] on real memory.
 pub fn round_trips_native(
     mem: &mut Native,
     pipe: &Pipe<'_>,
@@ -199,22 +237,10 @@ pub fn round_trips_native(
     trips: u64,
     time: &mut u64,
 ) -> Outcome<u64> {
-    let (o, v) = (pipe.walks.offsets, pipe.walks.variant);
-    specialised!(o, v, |offsets, variant| {
-        let fixed = Pipe {
-            walks: Walks {
-                variant,
-                offsets,
-                ..pipe.walks
-            },
-            ..*pipe
-        };
-        round_trips(mem, &fixed, from, trips, time)
-    })
+    by_family!(pipe, trips_of(mem, pipe, from, trips, time))
 }
 
-/// [`half_trip`] on real memory: one symbol.
-#[inline(never)]
+/// [`half_trip`] on real memory.
 pub fn half_trip_native(
     mem: &mut Native,
     pipe: &Pipe<'_>,
@@ -222,16 +248,5 @@ pub fn half_trip_native(
     last: u64,
     time: &mut u64,
 ) -> Outcome<u64> {
-    let (o, v) = (pipe.walks.offsets, pipe.walks.variant);
-    specialised!(o, v, |offsets, variant| {
-        let fixed = Pipe {
-            walks: Walks {
-                variant,
-                offsets,
-                ..pipe.walks
-            },
-            ..*pipe
-        };
-        half_trip(mem, &fixed, cpu, last, time)
-    })
+    by_family!(pipe, half_of(mem, pipe, cpu, last, time))
 }
