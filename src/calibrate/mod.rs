@@ -37,8 +37,12 @@ pub struct Calibration {
     pub page_walk_cycles: Option<f64>,
     /// What an STLB hit adds to a load, in core cycles.
     pub stlb_cycles: Option<f64>,
-    /// `(k, misses per load)` of a cyclic chase over `k` lines of one L1D set.
+    /// `(k, misses per load)` of a cyclic chase over `k` lines of one L1D set: the cost beyond a hit
+    /// over that of an L2 hit, so above 1 where a miss costs more than an L2 hit.
     pub l1_set_curve: Vec<(u32, f64)>,
+    /// Whether huge pages are small ones to the TLB, because the hypervisor splits them: then `thp`
+    /// and `hugetlb-2m` have the DTLB reach of `4k`.
+    pub huge_pages_split: Option<bool>,
     /// What could not be had and why, and what makes a number doubtful.
     pub notes: Vec<String>,
 }
@@ -78,7 +82,7 @@ pub fn calibrate(cpu: u32, caches: &[Cache], quick: bool) -> Calibration {
     match Buffers::new() {
         Ok(mut buffers) => {
             result.notes.append(&mut buffers.notes);
-            latencies(&mut result, &mut buffers.huge, caches, quick, repeats);
+            latencies(&mut result, &mut buffers.huge, caches, repeats);
             l1_set(&mut result, &mut buffers.huge, caches, repeats);
             translation(&mut result, &mut buffers, caches, repeats.min(11));
         }
@@ -153,27 +157,24 @@ fn size_bytes(cache: &Cache) -> usize {
 struct Probe<'a> {
     level: u8,
     ring: Ring<'a>,
+    pages: usize,
     warm_loads: u64,
     loads: u64,
 }
 
 /// Latency of each level and of memory, and the misses in flight.
 ///
-/// Working sets: half of each level, in random order, at most 24 MiB (quick: 16 MiB); that is at
-/// least four times the level inside it, of which then at most 2 % of the loads still find a line
-/// (exp(-4), under random replacement). Memory: random lines, 256 bytes apart at least, flushed
-/// before each pass, so that the size of the last level need not be known.
-fn latencies(
-    result: &mut Calibration,
-    huge: &mut Memory,
-    caches: &[Cache],
-    quick: bool,
-    repeats: u32,
-) {
+/// Working sets, in random order: half of the L1D; beyond, four times the level inside, where then
+/// at most 2 % of the loads find their line (exp(-4), under random replacement), and which is
+/// small, so that few pages are visited and neighbours on a shared cache take little of it. Memory: random lines of 4 MiB, at least 256 bytes apart,
+/// flushed before each pass, so that the size of the last level need not be known.
+///
+/// What translation adds (nothing, unless a hypervisor splits huge pages) is measured on lines
+/// that the L1D holds, over as many pages, and subtracted.
+fn latencies(result: &mut Calibration, huge: &mut Memory, caches: &[Cache], repeats: u32) {
     let random = &mut Random(0x6b77_616c_6b00_0001);
     let mut rest = huge.bytes();
     let mut probes = Vec::new();
-    let most = if quick { 16 * MIB } else { 24 * MIB };
     let mut inner_bytes = 0;
     for number in 1..=4 {
         let Some(cache) = level(caches, number) else {
@@ -185,10 +186,14 @@ fn latencies(
             continue;
         };
         let line_bytes = cache.line_bytes as usize;
-        let bytes = (size_bytes(cache) / 2)
-            .min(most)
-            .next_multiple_of(line_bytes);
-        if bytes < 4 * inner_bytes || bytes > rest.len() / 2 || line_bytes < 8 {
+        let half = size_bytes(cache) / 2;
+        let bytes = if number > 1 {
+            half.min(4 * inner_bytes)
+        } else {
+            half
+        };
+        let bytes = bytes.next_multiple_of(4096);
+        if bytes < 4 * inner_bytes || bytes > 24 * MIB || line_bytes < 8 {
             result.notes.push(format!(
                 "L{number} of {} KiB cannot be told from the level inside it ({} KiB) by this loop",
                 size_bytes(cache) / 1024,
@@ -206,59 +211,139 @@ fn latencies(
         let (warm_loads, loads) = match number {
             1 => (ring.loads() * 2, 20_000),
             2 => (ring.loads() * 2, ring.loads().max(10_000)),
-            // The first pass of the interleaving warms the outer levels; what the other loops took
-            // from them since is a small part.
-            _ => (0, ring.loads().min(30_000)),
+            // Warmed below; what the other loops took since is a small part.
+            _ => (0, ring.loads()),
         };
         probes.push(Probe {
             level: number,
             ring,
+            pages: bytes / 4096,
             warm_loads,
             loads,
         });
     }
-    // Outer levels are visited once in full before anything is timed.
     for probe in &mut probes {
-        probe.ring.chase(probe.ring.loads());
+        probe.settle();
     }
-    let bytes = rest.len() / 4096 * 4096;
-    let ring = Ring::new(
-        &mut rest[..bytes],
-        scattered(bytes, 256, 256, false, random),
-    );
+    let (memory, _) = rest.split_at_mut(4 * MIB);
+    let ring = Ring::new(memory, scattered(4 * MIB, 256, 256, false, random));
     probes.push(Probe {
         level: 0,
         ring,
+        pages: 4 * MIB / 4096,
         warm_loads: 0,
         loads: MEMORY_LINES,
     });
     let measured = interleave(&mut probes, repeats, 2, |probe, _| {
         probe.cycles_per_load(random)
     });
+    let pages: Vec<(u8, usize)> = probes.iter().map(|p| (p.level, p.pages)).collect();
     let mut in_flight: Vec<f64> = Vec::new();
-    for (probe, samples) in probes.iter().zip(measured) {
+    let mut found = Vec::new();
+    for ((level, pages), samples) in pages.into_iter().zip(measured) {
         let samples: Result<Vec<(f64, f64)>, String> = samples.into_iter().collect();
         match samples {
             Ok(samples) => {
                 let (chased, independent): (Vec<f64>, Vec<f64>) = samples.into_iter().unzip();
                 let latency = lower_quartile(chased);
-                result.level_latency_cycles.push((probe.level, latency));
-                if probe.level != 1 {
+                if level != 1 {
                     in_flight.push(latency / lower_quartile(independent));
                 }
+                found.push((level, pages, latency));
             }
             Err(why) => result
                 .notes
                 .push(format!("memory latency was not measured: {why}")),
         }
     }
+    without_translation(result, huge, caches, &found, repeats);
     let most = in_flight.into_iter().fold(0.0, f64::max);
     if most >= 1.0 {
         result.l1_outstanding = Some(most.round() as u32);
     }
 }
 
+/// Book the latencies `(level, pages, cycles)` without what translation on huge pages adds.
+fn without_translation(
+    result: &mut Calibration,
+    huge: &mut Memory,
+    caches: &[Cache],
+    found: &[(u8, usize, f64)],
+    repeats: u32,
+) {
+    let Some(&(_, _, l1)) = found.iter().find(|f| f.0 == 1) else {
+        result.level_latency_cycles = found.iter().map(|f| (f.0, f.2)).collect();
+        return;
+    };
+    let line_bytes = level(caches, 1).map_or(64, |c| c.line_bytes as usize);
+    let mut adds = |pages: usize| {
+        let offsets = page_offsets(pages, STLB_PAGES, line_bytes);
+        (chase_cycles(huge.bytes(), offsets, repeats) - l1).max(0.0)
+    };
+    let split_cycles = adds(STLB_PAGES);
+    let split = split_cycles > 2.0;
+    result.huge_pages_split = Some(split);
+    for &(level, pages, cycles) in found {
+        let adds = match level {
+            _ if !split || level == 1 => 0.0,
+            _ => adds(pages.min(STLB_PAGES)),
+        };
+        result.level_latency_cycles.push((level, cycles - adds));
+    }
+    if split {
+        result.notes.push(format!(
+            "huge pages are small ones to the TLB here (the hypervisor backs them so): {STLB_PAGES} \
+             lines 4 KiB apart cost {split_cycles:.1} cycles a load more than as many side by side; \
+             such costs were subtracted from the latencies of L2 and beyond"
+        ));
+    }
+}
+
+/// `lines` words in random order, dealt over the first `pages` pages and evenly over the line
+/// offsets within a page.
+fn page_offsets(pages: usize, lines: usize, line_bytes: usize) -> Vec<usize> {
+    let random = &mut Random(pages as u64);
+    let mut offsets: Vec<usize> = scattered(lines * 4096, 4096, line_bytes, true, random)
+        .into_iter()
+        // Page `p + pages` folds onto page `p`; of two words that fall together one is left out.
+        .map(|offset| offset / 4096 % pages * 4096 + offset % 4096)
+        .collect();
+    let mut seen = std::collections::BTreeSet::new();
+    offsets.retain(|&offset| seen.insert(offset));
+    offsets
+}
+
+/// Core cycles per load of a chase over `offsets`, warm.
+fn chase_cycles(memory: &mut [u8], offsets: Vec<usize>, repeats: u32) -> f64 {
+    let mut ring = Ring::new(memory, offsets);
+    let loads = ring.loads().max(8192);
+    ring.chase(ring.loads());
+    let samples = (0..repeats).map(|_| {
+        ring.chase(ring.loads());
+        in_cycles(|| ring.chase(loads))
+    });
+    lower_quartile(samples.collect())
+}
+
 impl Probe<'_> {
+    /// Go round until two rounds in a row are not faster than the best by 5 %: a cache that is
+    /// filled by evictions alone (AMD's L3), or that a neighbour uses, takes several rounds.
+    fn settle(&mut self) {
+        let (mut best, mut no_better) = (f64::INFINITY, 0);
+        for _ in 0..12 {
+            let ticks = self.ring.chase(self.ring.loads());
+            no_better = if ticks < 0.95 * best {
+                0
+            } else {
+                no_better + 1
+            };
+            best = best.min(ticks);
+            if no_better == 2 {
+                break;
+            }
+        }
+    }
+
     /// Core cycles per dependent load, and per independent one.
     fn cycles_per_load(&mut self, random: &mut Random) -> Result<(f64, f64), String> {
         let flushed = self.level == 0;
@@ -281,7 +366,7 @@ fn replacement_points(ways: u32) -> Vec<(Pattern, u32)> {
         .map(|k| (Pattern::Cyclic, k))
         .collect();
     points.extend((ways + 1..=ways + 5).map(|k| (Pattern::RandomRounds, k)));
-    points.extend([ways + 2, ways + 4].map(|k| (Pattern::HotLine, k)));
+    points.extend((ways + 2..=ways + 6).map(|k| (Pattern::HotLine, k)));
     points
 }
 
@@ -352,7 +437,7 @@ fn l1_set(result: &mut Calibration, huge: &mut Memory, caches: &[Cache], repeats
     points.pop();
     let all_hits = cycles.pop().expect("one entry per point");
     for (point, cycles) in points.iter_mut().zip(cycles) {
-        point.measured = ((cycles - all_hits) / (miss - hit)).clamp(0.0, 1.5);
+        point.measured = ((cycles - all_hits) / (miss - hit)).max(0.0);
     }
     result.l1_set_curve = curve(&points);
     let fits = replacement::fit(l1.ways, &points);
@@ -424,49 +509,36 @@ fn doubt(fits: &[replacement::Fit]) -> Option<String> {
     })
 }
 
-/// Cost of an STLB hit and of a page walk: the same lines in the same order, on small and on huge
-/// pages; the difference is translation.
+/// Cost of an STLB hit and of a page walk: what one line in each of many small pages costs beyond
+/// as many lines where translation is free.
+///
+/// STLB: 384 pages, lines that the L1D holds, against the L1D's latency. Walk: 16,384 pages against
+/// the same offsets on huge pages; where those are split, against 16,384 lines side by side, of
+/// which translation is at most an STLB hit.
 fn translation(result: &mut Calibration, buffers: &mut Buffers, caches: &[Cache], repeats: u32) {
-    if !buffers.as_asked {
+    let l1 = result.level_latency_cycles.iter().find(|l| l.0 == 1);
+    let (true, Some(&(_, l1))) = (buffers.as_asked, l1) else {
         result.notes.push(
-            "STLB and page-walk costs were not measured: they need both page sizes, see above"
+            "STLB and page-walk costs were not measured: they need both page sizes and the L1D's latency"
                 .into(),
         );
         return;
-    }
-    let line_bytes = level(caches, 1).map_or(64, |c| c.line_bytes as usize);
-    let mut cost = |pages: usize| -> (f64, f64) {
-        let mut offsets = scattered(
-            pages * 4096,
-            4096,
-            line_bytes,
-            true,
-            &mut Random(pages as u64),
-        );
-        offsets.truncate(pages);
-        let mut rings = [buffers.small.bytes(), buffers.huge.bytes()]
-            .map(|memory| Ring::new(memory, offsets.clone()));
-        let loads = (pages as u64).max(8192);
-        let measured = interleave(&mut rings, repeats, 4, |ring, _| {
-            ring.chase(ring.loads());
-            in_cycles(|| ring.chase(loads))
-        });
-        let cycles: Vec<f64> = measured.into_iter().map(lower_quartile).collect();
-        (cycles[0], cycles[1])
     };
-    let (small, huge) = cost(STLB_PAGES);
-    result.stlb_cycles = Some((small - huge).max(0.0));
-    let l1 = result.level_latency_cycles.iter().find(|l| l.0 == 1);
-    if let Some(&(_, l1)) = l1
-        && huge > l1 + 2.0
-    {
-        result.notes.push(format!(
-            "{STLB_PAGES} lines 4 KiB apart on huge pages cost {huge:.1} cycles a load, the L1D {l1:.1}: \
-             the hypervisor may back huge pages with small ones, which the TLB then holds"
-        ));
-    }
-    let (small, huge) = cost(WALK_PAGES);
-    result.page_walk_cycles = Some((small - huge).max(0.0));
+    let line_bytes = level(caches, 1).map_or(64, |c| c.line_bytes as usize);
+    let small = buffers.small.bytes();
+    let offsets = page_offsets(STLB_PAGES, STLB_PAGES, line_bytes);
+    let stlb = (chase_cycles(small, offsets, repeats) - l1).max(0.0);
+    result.stlb_cycles = Some(stlb);
+    let spread = page_offsets(WALK_PAGES, WALK_PAGES, line_bytes);
+    let with_walks = chase_cycles(small, spread.clone(), repeats);
+    let without = if result.huge_pages_split == Some(true) {
+        let bytes = WALK_PAGES * line_bytes;
+        let dense = scattered(bytes, line_bytes, line_bytes, false, &mut Random(5));
+        chase_cycles(buffers.huge.bytes(), dense, repeats) - stlb
+    } else {
+        chase_cycles(buffers.huge.bytes(), spread, repeats)
+    };
+    result.page_walk_cycles = Some((with_walks - without).max(0.0));
 }
 
 #[cfg(test)]
