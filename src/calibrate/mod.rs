@@ -57,6 +57,8 @@ const WALK_PAGES: usize = 16384;
 const MEMORY_LINES: u64 = 4096;
 
 /// Run the loops on `cpu`, whose data caches are `caches`; at most 0.6 s if `quick`, else 2 s.
+///
+/// The calling thread is pinned to `cpu` meanwhile, so it must be allowed there.
 #[must_use]
 pub fn calibrate(cpu: u32, caches: &[Cache], quick: bool) -> Calibration {
     let mut result = Calibration::default();
@@ -78,6 +80,18 @@ pub fn calibrate(cpu: u32, caches: &[Cache], quick: bool) -> Calibration {
         ));
         return result;
     }
+    let usable: Vec<Cache> = caches
+        .iter()
+        .filter(|c| is_measurable(c))
+        .cloned()
+        .collect();
+    if usable.len() < caches.len() {
+        result.notes.push(
+            "cache levels without sets or ways, or with lines outside 8 to 1024 bytes, were left out"
+                .into(),
+        );
+    }
+    let caches = &usable[..];
     let repeats = if quick { 7 } else { 21 };
     match Buffers::new() {
         Ok(mut buffers) => {
@@ -146,6 +160,11 @@ fn level(caches: &[Cache], level: u8) -> Option<&Cache> {
     caches.iter().find(|c| c.level == level)
 }
 
+fn is_measurable(cache: &Cache) -> bool {
+    let line = cache.line_bytes;
+    size_bytes(cache) > 0 && line.is_power_of_two() && (8..=1024).contains(&line)
+}
+
 fn size_bytes(cache: &Cache) -> usize {
     [cache.sets, cache.ways, cache.line_bytes, cache.slices]
         .map(|n| n as usize)
@@ -193,9 +212,10 @@ fn latencies(result: &mut Calibration, huge: &mut Memory, caches: &[Cache], repe
             half
         };
         let bytes = bytes.next_multiple_of(4096);
-        if bytes < 4 * inner_bytes || bytes > 24 * MIB || line_bytes < 8 {
+        if bytes < 4 * inner_bytes || bytes + 4 * MIB > rest.len() {
             result.notes.push(format!(
-                "L{number} of {} KiB cannot be told from the level inside it ({} KiB) by this loop",
+                "the latency of L{number} ({} KiB; {} KiB inside it) was not measured: the loop needs a working \
+                 set of four times the level inside, at most half of the level, within 60 MiB",
                 size_bytes(cache) / 1024,
                 inner_bytes / 1024
             ));
