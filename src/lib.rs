@@ -1,6 +1,7 @@
 //! kwalk explains what a change to a Linux data structure costs in the caches, and why.
 
 pub mod calibrate;
+pub mod counters;
 pub mod machine;
 pub mod native;
 pub mod record;

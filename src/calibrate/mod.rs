@@ -8,6 +8,7 @@
 //! caches. In a guest, the hypervisor may back huge pages with small ones; that is told.
 
 pub mod chase;
+mod latency;
 pub mod replacement;
 
 use crate::machine::{Cache, Replacement};
@@ -16,7 +17,7 @@ use crate::native::clock::{self, Clock};
 use crate::native::interleave::interleave;
 use crate::native::mapping::{self, Memory, Pages};
 use crate::native::smaps;
-use chase::{Ring, replay, scattered};
+use chase::replay;
 use kernels::arena::Random;
 use replacement::{Pattern, Point};
 
@@ -37,22 +38,20 @@ pub struct Calibration {
     pub page_walk_cycles: Option<f64>,
     /// What an STLB hit adds to a load, in core cycles.
     pub stlb_cycles: Option<f64>,
-    /// `(k, misses per load)` of a cyclic chase over `k` lines of one L1D set.
+    /// `(k, misses per load)` of a cyclic chase over `k` lines of one L1D set: the cost beyond a hit
+    /// over that of an L2 hit, so above 1 where a miss costs more than an L2 hit.
     pub l1_set_curve: Vec<(u32, f64)>,
+    /// Whether huge pages are small ones to the TLB, because the hypervisor splits them: then `thp`
+    /// and `hugetlb-2m` have the DTLB reach of `4k`.
+    pub huge_pages_split: Option<bool>,
     /// What could not be had and why, and what makes a number doubtful.
     pub notes: Vec<String>,
 }
 
 const MIB: usize = 1 << 20;
-/// Pages of the STLB loop: several times the L1 DTLBs of facts (48 to 96 entries), well within
-/// every STLB (1280 and more), and six lines in each of 64 sets, which any L1D holds.
-const STLB_PAGES: usize = 384;
-/// Pages of the page-walk loop: four times the largest STLB known (4096 entries).
-const WALK_PAGES: usize = 16384;
-/// Lines of one pass of the memory loop.
-const MEMORY_LINES: u64 = 4096;
-
 /// Run the loops on `cpu`, whose data caches are `caches`; at most 0.6 s if `quick`, else 2 s.
+///
+/// The calling thread is pinned to `cpu` meanwhile, so it must be allowed there.
 #[must_use]
 pub fn calibrate(cpu: u32, caches: &[Cache], quick: bool) -> Calibration {
     let mut result = Calibration::default();
@@ -74,13 +73,25 @@ pub fn calibrate(cpu: u32, caches: &[Cache], quick: bool) -> Calibration {
         ));
         return result;
     }
+    let usable: Vec<Cache> = caches
+        .iter()
+        .filter(|c| is_measurable(c))
+        .cloned()
+        .collect();
+    if usable.len() < caches.len() {
+        result.notes.push(
+            "cache levels without sets or ways, or with lines outside 8 to 1024 bytes, were left out"
+                .into(),
+        );
+    }
+    let caches = &usable[..];
     let repeats = if quick { 7 } else { 21 };
     match Buffers::new() {
         Ok(mut buffers) => {
             result.notes.append(&mut buffers.notes);
-            latencies(&mut result, &mut buffers.huge, caches, quick, repeats);
+            latency::latencies(&mut result, &mut buffers.huge, caches, repeats);
             l1_set(&mut result, &mut buffers.huge, caches, repeats);
-            translation(&mut result, &mut buffers, caches, repeats.min(11));
+            latency::translation(&mut result, &mut buffers, caches, repeats.min(11));
         }
         Err(e) => result.notes.push(format!("no memory for the loops: {e}")),
     }
@@ -142,137 +153,16 @@ fn level(caches: &[Cache], level: u8) -> Option<&Cache> {
     caches.iter().find(|c| c.level == level)
 }
 
+fn is_measurable(cache: &Cache) -> bool {
+    let line = cache.line_bytes;
+    size_bytes(cache) > 0 && line.is_power_of_two() && (8..=1024).contains(&line)
+}
+
 fn size_bytes(cache: &Cache) -> usize {
     [cache.sets, cache.ways, cache.line_bytes, cache.slices]
         .map(|n| n as usize)
         .iter()
         .product()
-}
-
-/// One chase of the latency loops.
-struct Probe<'a> {
-    level: u8,
-    ring: Ring<'a>,
-    warm_loads: u64,
-    loads: u64,
-}
-
-/// Latency of each level and of memory, and the misses in flight.
-///
-/// Working sets: half of each level, in random order, at most 24 MiB (quick: 16 MiB); that is at
-/// least four times the level inside it, of which then at most 2 % of the loads still find a line
-/// (exp(-4), under random replacement). Memory: random lines, 256 bytes apart at least, flushed
-/// before each pass, so that the size of the last level need not be known.
-fn latencies(
-    result: &mut Calibration,
-    huge: &mut Memory,
-    caches: &[Cache],
-    quick: bool,
-    repeats: u32,
-) {
-    let random = &mut Random(0x6b77_616c_6b00_0001);
-    let mut rest = huge.bytes();
-    let mut probes = Vec::new();
-    let most = if quick { 16 * MIB } else { 24 * MIB };
-    let mut inner_bytes = 0;
-    for number in 1..=4 {
-        let Some(cache) = level(caches, number) else {
-            if number <= 2 {
-                result.notes.push(format!(
-                    "the L{number} is unknown, so its latency was not measured"
-                ));
-            }
-            continue;
-        };
-        let line_bytes = cache.line_bytes as usize;
-        let bytes = (size_bytes(cache) / 2)
-            .min(most)
-            .next_multiple_of(line_bytes);
-        if bytes < 4 * inner_bytes || bytes > rest.len() / 2 || line_bytes < 8 {
-            result.notes.push(format!(
-                "L{number} of {} KiB cannot be told from the level inside it ({} KiB) by this loop",
-                size_bytes(cache) / 1024,
-                inner_bytes / 1024
-            ));
-            continue;
-        }
-        inner_bytes = size_bytes(cache);
-        let (memory, after) = rest.split_at_mut(bytes);
-        rest = after;
-        let ring = Ring::new(
-            memory,
-            scattered(bytes, line_bytes, line_bytes, false, random),
-        );
-        let (warm_loads, loads) = match number {
-            1 => (ring.loads() * 2, 20_000),
-            2 => (ring.loads() * 2, ring.loads().max(10_000)),
-            // The first pass of the interleaving warms the outer levels; what the other loops took
-            // from them since is a small part.
-            _ => (0, ring.loads().min(30_000)),
-        };
-        probes.push(Probe {
-            level: number,
-            ring,
-            warm_loads,
-            loads,
-        });
-    }
-    // Outer levels are visited once in full before anything is timed.
-    for probe in &mut probes {
-        probe.ring.chase(probe.ring.loads());
-    }
-    let bytes = rest.len() / 4096 * 4096;
-    let ring = Ring::new(
-        &mut rest[..bytes],
-        scattered(bytes, 256, 256, false, random),
-    );
-    probes.push(Probe {
-        level: 0,
-        ring,
-        warm_loads: 0,
-        loads: MEMORY_LINES,
-    });
-    let measured = interleave(&mut probes, repeats, 2, |probe, _| {
-        probe.cycles_per_load(random)
-    });
-    let mut in_flight: Vec<f64> = Vec::new();
-    for (probe, samples) in probes.iter().zip(measured) {
-        let samples: Result<Vec<(f64, f64)>, String> = samples.into_iter().collect();
-        match samples {
-            Ok(samples) => {
-                let (chased, independent): (Vec<f64>, Vec<f64>) = samples.into_iter().unzip();
-                let latency = lower_quartile(chased);
-                result.level_latency_cycles.push((probe.level, latency));
-                if probe.level != 1 {
-                    in_flight.push(latency / lower_quartile(independent));
-                }
-            }
-            Err(why) => result
-                .notes
-                .push(format!("memory latency was not measured: {why}")),
-        }
-    }
-    let most = in_flight.into_iter().fold(0.0, f64::max);
-    if most >= 1.0 {
-        result.l1_outstanding = Some(most.round() as u32);
-    }
-}
-
-impl Probe<'_> {
-    /// Core cycles per dependent load, and per independent one.
-    fn cycles_per_load(&mut self, random: &mut Random) -> Result<(f64, f64), String> {
-        let flushed = self.level == 0;
-        if flushed {
-            self.ring.flush_and_restart(self.loads)?;
-        }
-        if self.warm_loads > 0 {
-            self.ring.chase(self.warm_loads);
-        }
-        let chased = in_cycles(|| self.ring.chase(self.loads));
-        let ratio = clock::core_cycles_per_tick_now().expect("checked by the caller");
-        let independent = ratio * self.ring.fan_out(2048, random, flushed)?;
-        Ok((chased, independent))
-    }
 }
 
 /// Sequences over lines of one L1D set that tell policies apart (see [`Pattern`]).
@@ -281,7 +171,7 @@ fn replacement_points(ways: u32) -> Vec<(Pattern, u32)> {
         .map(|k| (Pattern::Cyclic, k))
         .collect();
     points.extend((ways + 1..=ways + 5).map(|k| (Pattern::RandomRounds, k)));
-    points.extend([ways + 2, ways + 4].map(|k| (Pattern::HotLine, k)));
+    points.extend((ways + 2..=ways + 6).map(|k| (Pattern::HotLine, k)));
     points
 }
 
@@ -352,7 +242,7 @@ fn l1_set(result: &mut Calibration, huge: &mut Memory, caches: &[Cache], repeats
     points.pop();
     let all_hits = cycles.pop().expect("one entry per point");
     for (point, cycles) in points.iter_mut().zip(cycles) {
-        point.measured = ((cycles - all_hits) / (miss - hit)).clamp(0.0, 1.5);
+        point.measured = ((cycles - all_hits) / (miss - hit)).max(0.0);
     }
     result.l1_set_curve = curve(&points);
     let fits = replacement::fit(l1.ways, &points);
@@ -422,51 +312,6 @@ fn doubt(fits: &[replacement::Fit]) -> Option<String> {
             second.rms_error
         )
     })
-}
-
-/// Cost of an STLB hit and of a page walk: the same lines in the same order, on small and on huge
-/// pages; the difference is translation.
-fn translation(result: &mut Calibration, buffers: &mut Buffers, caches: &[Cache], repeats: u32) {
-    if !buffers.as_asked {
-        result.notes.push(
-            "STLB and page-walk costs were not measured: they need both page sizes, see above"
-                .into(),
-        );
-        return;
-    }
-    let line_bytes = level(caches, 1).map_or(64, |c| c.line_bytes as usize);
-    let mut cost = |pages: usize| -> (f64, f64) {
-        let mut offsets = scattered(
-            pages * 4096,
-            4096,
-            line_bytes,
-            true,
-            &mut Random(pages as u64),
-        );
-        offsets.truncate(pages);
-        let mut rings = [buffers.small.bytes(), buffers.huge.bytes()]
-            .map(|memory| Ring::new(memory, offsets.clone()));
-        let loads = (pages as u64).max(8192);
-        let measured = interleave(&mut rings, repeats, 4, |ring, _| {
-            ring.chase(ring.loads());
-            in_cycles(|| ring.chase(loads))
-        });
-        let cycles: Vec<f64> = measured.into_iter().map(lower_quartile).collect();
-        (cycles[0], cycles[1])
-    };
-    let (small, huge) = cost(STLB_PAGES);
-    result.stlb_cycles = Some((small - huge).max(0.0));
-    let l1 = result.level_latency_cycles.iter().find(|l| l.0 == 1);
-    if let Some(&(_, l1)) = l1
-        && huge > l1 + 2.0
-    {
-        result.notes.push(format!(
-            "{STLB_PAGES} lines 4 KiB apart on huge pages cost {huge:.1} cycles a load, the L1D {l1:.1}: \
-             the hypervisor may back huge pages with small ones, which the TLB then holds"
-        ));
-    }
-    let (small, huge) = cost(WALK_PAGES);
-    result.page_walk_cycles = Some((small - huge).max(0.0));
 }
 
 #[cfg(test)]

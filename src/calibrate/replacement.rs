@@ -189,7 +189,8 @@ pub struct Point {
     pub lines: u32,
     /// The very sequence.
     pub sequence: Vec<u32>,
-    /// Misses per access measured.
+    /// Misses per access measured: what a load costs beyond a hit, over what an L2 hit does. Above
+    /// 1 where a miss costs more than an L2 hit; the fit takes that as 1.
     pub measured: f64,
 }
 
@@ -213,13 +214,17 @@ pub fn fit(ways: u32, points: &[Point]) -> Vec<Fit> {
     assert!(!points.is_empty(), "a fit needs points");
     let mut fits: Vec<Fit> = CANDIDATES
         .into_iter()
+        // Two trees of four in LRU order are one tree of eight: the same policy twice.
+        .filter(|&policy| policy != Replacement::TreesOfFourLru || ways > 8)
         .filter_map(|policy| {
             let predicted = points
                 .iter()
                 .map(|p| miss_fraction(policy, ways, &p.sequence))
                 .collect::<Option<Vec<f64>>>()?;
             let squares = points.iter().zip(&predicted);
-            let squares: f64 = squares.map(|(p, q)| (p.measured - q).powi(2)).sum();
+            let squares: f64 = squares
+                .map(|(p, q)| (p.measured.clamp(0.0, 1.0) - q).powi(2))
+                .sum();
             Some(Fit {
                 policy,
                 rms_error: (squares / points.len() as f64).sqrt(),
@@ -324,8 +329,8 @@ mod tests {
         assert!(fifo > 0.55 && fifo < 0.65, "{fifo}");
     }
 
-    /// The fit recognises each policy from its own fractions with an error of a tenth of a miss
-    /// on each point; LRU and its peers are told apart at 8 and at 12 ways.
+    /// The fit recognises each policy from its own fractions with an error of 0.03 misses on each
+    /// point, at 8 and at 12 ways.
     #[test]
     fn the_fit_recognises_every_policy() {
         for ways in [8, 12] {
@@ -334,7 +339,9 @@ mod tests {
                 let mut points = Vec::new();
                 for (pattern, k) in crate::calibrate::replacement_points(ways) {
                     let sequence = sequence(pattern, k, 1008, random);
-                    let Some(exact) = miss_fraction(truth, ways, &sequence) else {
+                    let same_as_tree = truth == Replacement::TreesOfFourLru && ways <= 8;
+                    let exact = miss_fraction(truth, ways, &sequence).filter(|_| !same_as_tree);
+                    let Some(exact) = exact else {
                         continue;
                     };
                     let noise = if random.below(2) == 0 { 0.03 } else { -0.03 };

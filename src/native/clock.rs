@@ -30,9 +30,13 @@ pub fn begin() -> u64 {
         ticks
     }
     #[cfg(target_arch = "aarch64")]
-    return virtual_count();
+    {
+        virtual_count()
+    }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return since_start_ns();
+    {
+        since_start_ns()
+    }
 }
 
 /// Ticks at the end of a region: the region's instructions are done, later ones have not begun.
@@ -49,9 +53,13 @@ pub fn end() -> u64 {
         ticks
     }
     #[cfg(target_arch = "aarch64")]
-    return virtual_count();
+    {
+        virtual_count()
+    }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return since_start_ns();
+    {
+        since_start_ns()
+    }
 }
 
 #[cfg(target_arch = "aarch64")]

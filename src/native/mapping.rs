@@ -277,7 +277,7 @@ fn hugetlb_refusal(len: usize, error: &std::io::Error) -> String {
     const POOL: &str = "/proc/sys/vm/nr_hugepages";
     format!(
         "no hugetlb pages ({error}): {POOL} is {}, {} free pages of 2 MiB are needed (and allowed by \
-         the hugetlb cgroup)",
+         the hugetlb cgroup); transparent huge pages were tried instead",
         sysctl(POOL),
         len / HUGE_BYTES
     )
