@@ -258,10 +258,10 @@ impl Listing {
 
     fn sources(&self, text: &mut String) {
         let m = &self.machine;
+        *text += "\nsources\n";
         let mut row = |name: &str, words: &str| {
             wrap(text, &format!("{name:<9}"), &" ".repeat(9), words);
         };
-        row("\nsources", "");
         row("core", &m.core.source);
         for c in &m.caches {
             let hash = if c.slice_hash.is_empty() {
@@ -293,12 +293,16 @@ impl Listing {
             *text += "\nfacts, as this host tells them\n";
         }
         for f in &self.facts {
-            let unit = if f.unit.is_empty() { "" } else { " " };
+            // A unit belongs to a number, not to "absent" or "unknown".
+            let unit = match f.value.starts_with(|c: char| c.is_ascii_digit()) {
+                true => format!(" {}", f.unit),
+                false => String::new(),
+            };
             wrap(
                 text,
-                &format!("{:<28}", f.what),
+                &format!("{:<27} ", f.what),
                 &" ".repeat(28),
-                &format!(" {}{unit}{} [{}]", f.value, f.unit, f.source),
+                &format!("{}{unit} [{}]", f.value, f.source),
             );
         }
         for (title, list) in [
@@ -331,5 +335,73 @@ fn inclusion_word(inclusion: crate::machine::Inclusion) -> &'static str {
         Inclusion::Inclusive => "inclusive",
         Inclusion::NonInclusive => "non-inclusive",
         Inclusion::Exclusive => "exclusive",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(tree: &str) -> Listing {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sysfs");
+        let host = host::read(&root.join(tree), 0).unwrap();
+        Listing {
+            machine: host.machine,
+            facts: host.facts,
+            disagreements: host.disagreements,
+            notes: host.notes,
+        }
+    }
+
+    const TREES: [&str; 4] = ["zen5-guest", "intel-260m-guest", "neoverse-n1", "hybrid"];
+
+    /// What `--toml` prints is a machine file: reading it gives the same machine.
+    #[test]
+    fn the_printed_file_is_read_back() {
+        for tree in TREES {
+            let listing = listing(tree);
+            let text = machine_file(&listing).unwrap();
+            let read = catalogue::parse(Path::new("out.toml"), &text).unwrap();
+            assert_eq!(read, listing.machine, "{tree}");
+        }
+    }
+
+    /// `--json` has the machine under `machine`, in the file's words.
+    #[test]
+    fn the_printed_json_is_read_back() {
+        for tree in TREES {
+            let listing = listing(tree);
+            let text = serde_json::to_string(&listing).unwrap();
+            let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let read: Machine = serde_json::from_value(json["machine"].clone()).unwrap();
+            assert_eq!(read, listing.machine, "{tree}");
+            assert!(!json["facts"].as_array().unwrap().is_empty());
+        }
+    }
+
+    /// No line is longer than the columns that are promised, and every source is shown.
+    #[test]
+    fn tables_fit_the_terminal() {
+        for tree in TREES {
+            let listing = listing(tree);
+            let text = listing.words();
+            for line in text.lines() {
+                assert!(line.chars().count() <= COLUMNS, "{tree}: {line}");
+            }
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for source in listing.machine.caches.iter().map(|c| &c.source) {
+                let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(flat.contains(&source), "{tree}: {source}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_has_every_name_on_its_line() {
+        let text = list().unwrap();
+        assert_eq!(text.lines().count(), catalogue::names().count());
+        for (line, name) in text.lines().zip(catalogue::names()) {
+            assert!(line.starts_with(name), "{line}");
+        }
     }
 }

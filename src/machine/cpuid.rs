@@ -222,13 +222,10 @@ mod x86 {
                 );
             }
             if let Some(l2) = id.get_l2_l3_cache_and_tlb_info() {
-                push(2, K4, l2.dtlb_4k_size().into(), l2.dtlb_4k_associativity());
-                push(
-                    2,
-                    M2,
-                    l2.dtlb_2m_4m_size().into(),
-                    l2.dtlb_2m_4m_associativity(),
-                );
+                let unit = l2_tlb_unit();
+                let (k4, m2) = (l2.dtlb_4k_size(), l2.dtlb_2m_4m_size());
+                push(2, K4, unit * u64::from(k4), l2.dtlb_4k_associativity());
+                push(2, M2, unit * u64::from(m2), l2.dtlb_2m_4m_associativity());
             }
             return found;
         }
@@ -255,6 +252,15 @@ mod x86 {
             });
         }
         found
+    }
+
+    /// Entries per unit of the L2 TLB sizes: 32 where bit 14 of leaf 0x80000021's EAX says so
+    /// (AMD APM, volume 3, L2TlbSizeX32), else 1.
+    fn l2_tlb_unit() -> u64 {
+        let leaf = 0x8000_0021;
+        let says_so = raw_cpuid::cpuid!(0x8000_0000_u32).eax >= leaf
+            && raw_cpuid::cpuid!(leaf).eax >> 14 & 1 == 1;
+        if says_so { 32 } else { 1 }
     }
 
     /// The time-stamp counter's clock: what the hypervisor says of it first, since it may scale

@@ -372,13 +372,19 @@ fn tlb_disagreements(cpuid: &Cpuid, family: &Family, as_told: &str) -> Vec<Strin
             .find(|t| t.level == tlb.level && t.page_bytes.contains(&4096));
         let Some(ours) = ours else { continue };
         let entries = u64::from(ours.sets) * u64::from(ours.ways);
-        if entries != tlb.entries {
-            found.push(format!(
-                "data TLB level {} for 4 KiB pages: {} entries by CPUID{as_told}, {entries} by \
-                 family {}; the family's are used.",
-                tlb.level, tlb.entries, family.name
-            ));
+        if entries == tlb.entries {
+            continue;
         }
+        // L2TlbSizeX32 of AMD's CPUID, which hypervisors leave out.
+        let in_32s = match tlb.entries.checked_mul(32) == Some(entries) && tlb.level == 2 {
+            true => " (the same if CPUID counts in units of 32, as AMD's may)",
+            false => "",
+        };
+        found.push(format!(
+            "data TLB level {} for 4 KiB pages: {} entries by CPUID{as_told}, {entries} by family \
+             {}{in_32s}; the family's are used.",
+            tlb.level, tlb.entries, family.name
+        ));
     }
     found
 }

@@ -111,19 +111,30 @@ pub fn platform(tree: &Tree, cpu: u32, cpuid: Option<&Cpuid>) -> Platform {
         let kind = kind.trim_end_matches('\0');
         return Platform::Guest(format!("the device tree's hypervisor, {kind}"));
     }
-    for file in ["sys_vendor", "product_name"] {
-        let Told::Is(text) = tree.text(&format!("sys/class/dmi/id/{file}")) else {
-            continue;
-        };
-        let virtual_makers = [
-            "QEMU", "KVM", "VMware", "innotek", "Xen", "Virtual", "Google",
-        ];
-        if virtual_makers.iter().any(|maker| text.contains(maker)) {
-            return Platform::Guest(format!("DMI {file}, {text}"));
-        }
+    // On x86 the bit is the word: DMI names makers of real machines too.
+    if flags.is_some() || cpuid.is_some() {
+        return Platform::BareMetal("no hypervisor bit in CPUID".to_owned());
     }
-    match flags.is_some() || cpuid.is_some() {
-        true => Platform::BareMetal("no hypervisor bit in CPUID".to_owned()),
+    let dmi = |file: &str| tree.text(&format!("sys/class/dmi/id/{file}"));
+    let (Told::Is(vendor), product) = (dmi("sys_vendor"), dmi("product_name")) else {
+        return Platform::Unknown;
+    };
+    let product = product.value().map_or("", String::as_str);
+    let maker = [
+        "QEMU",
+        "KVM",
+        "VMware",
+        "innotek",
+        "Xen",
+        "Virtual",
+        "Compute Engine",
+    ]
+    .iter()
+    .any(|word| vendor.contains(word) || product.contains(word));
+    // Amazon's instances without a hypervisor end in `.metal` or `.metal-SIZE`.
+    let instance = vendor == "Amazon EC2" && !product.contains(".metal");
+    match maker || instance {
+        true => Platform::Guest(format!("DMI, {vendor} {product}")),
         false => Platform::Unknown,
     }
 }
@@ -214,4 +225,34 @@ pub fn state_facts(tree: &Tree, cpu: u32) -> Vec<Fact> {
         }
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without x86's bit, DMI tells: makers of virtual machines, and Amazon's instances but for
+    /// those without a hypervisor; a maker of real machines tells nothing.
+    #[test]
+    fn dmi_tells_where_no_bit_does() {
+        for (vendor, product, guest) in [
+            ("QEMU", "KVM Virtual Machine", true),
+            ("Amazon EC2", "m6g.large", true),
+            ("Amazon EC2", "m6g.metal", false),
+            ("Google", "Google Compute Engine", true),
+            ("GIGABYTE", "R272-P30", false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let dmi = dir.path().join("sys/class/dmi/id");
+            std::fs::create_dir_all(&dmi).unwrap();
+            std::fs::write(dmi.join("sys_vendor"), vendor).unwrap();
+            std::fs::write(dmi.join("product_name"), product).unwrap();
+            let platform = platform(&Tree::new(dir.path()), 0, None);
+            assert_eq!(
+                matches!(platform, Platform::Guest(_)),
+                guest,
+                "{vendor} {product}"
+            );
+        }
+    }
 }
