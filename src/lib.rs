@@ -2,6 +2,7 @@
 
 pub mod calibrate;
 pub mod counters;
+pub mod cmd;
 pub mod machine;
 pub mod native;
 pub mod record;

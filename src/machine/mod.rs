@@ -3,6 +3,20 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod calibration;
+pub mod catalogue;
+mod check;
+pub mod cpuid;
+pub mod family;
+mod geometry;
+pub mod host;
+pub mod hwloc;
+pub mod linux;
+pub mod sysfs;
+pub mod told;
+
+pub use check::Fault;
+
 /// How sure a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -109,6 +123,16 @@ pub struct Cache {
 
 fn one() -> u32 {
     1
+}
+
+impl Cache {
+    /// All slices together, in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        u64::from(self.slices)
+            * u64::from(self.sets)
+            * u64::from(self.ways)
+            * u64::from(self.line_bytes)
+    }
 }
 
 /// Replacement policy. Invalid ways fill first under each.
