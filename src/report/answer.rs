@@ -87,17 +87,15 @@ pub fn depths(records: &Records) -> Vec<f64> {
     out
 }
 
-/// Whether group `index` is the one that stands for its machine: the first that starts warm, or
-/// the first at all.
+/// Whether group `index` is the one that stands for its experiment on its machine: the first that
+/// starts warm, or the first at all.
 #[must_use]
 pub fn is_primary(records: &Records, index: usize) -> bool {
-    let machine = &records.groups[index].setting.machine;
+    let own = &records.groups[index].setting;
     let of_machine = || {
-        records
-            .groups
-            .iter()
-            .enumerate()
-            .filter(|(_, g)| g.setting.machine == *machine)
+        records.groups.iter().enumerate().filter(|(_, g)| {
+            g.setting.machine == own.machine && g.setting.experiment == own.experiment
+        })
     };
     let first = of_machine()
         .find(|(_, g)| g.setting.start == "warm" && !g.curves.is_empty())

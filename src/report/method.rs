@@ -98,7 +98,7 @@ fn weak_parts(table: &toml::Table) -> usize {
         .sum()
 }
 
-/// Every leaf of `run.toml` as `path`, `value`; experiment texts are left out.
+/// Every leaf of `run.toml` as `path`, `value`; lists of numbers are one leaf.
 fn leaves(prefix: &str, table: &toml::Table, out: &mut Vec<(String, String)>) {
     for (key, value) in table {
         let path = if prefix.is_empty() {
@@ -113,11 +113,7 @@ fn leaves(prefix: &str, table: &toml::Table, out: &mut Vec<(String, String)>) {
 fn leaf(path: &str, value: &toml::Value, out: &mut Vec<(String, String)>) {
     match value {
         toml::Value::Table(t) => leaves(path, t, out),
-        toml::Value::Array(items)
-            if items
-                .iter()
-                .any(|v| v.is_table() || v.as_str().is_some_and(|s| s.len() > 40)) =>
-        {
+        toml::Value::Array(items) if items.iter().any(|v| v.is_table() || v.is_str()) => {
             for (i, item) in items.iter().enumerate() {
                 leaf(&format!("{path}[{}]", i + 1), item, out);
             }

@@ -16,6 +16,7 @@ mod model_error;
 mod num;
 pub mod pipe;
 mod pipe_section;
+mod read;
 mod records;
 mod set_map;
 mod struct_heat;

@@ -1,8 +1,8 @@
 //! A results folder, read: one [`Group`] per setting that can be drawn in one chart.
 
 use super::ReportError;
-use crate::record::{Attribution, Keys, SCHEMA, Sample, Status, Summary, Verdict};
-use serde::de::DeserializeOwned;
+use super::read::{find_experiments, read_toml, rows, schema_of};
+use crate::record::{Attribution, Keys, Sample, Status, Summary, Verdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -558,118 +558,6 @@ fn split_point(keys: &Keys) -> (String, String, String) {
     (axis.to_string(), x.to_string(), rest.join(";"))
 }
 
-fn read_toml(path: &Path) -> Result<toml::Table, ReportError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ReportError::Read {
-        file: path.to_path_buf(),
-        source,
-    })?;
-    text.parse()
-        .map_err(|e: toml::de::Error| ReportError::Toml {
-            file: path.to_path_buf(),
-            message: e.message().replace('\n', " "),
-        })
-}
-
-fn schema_of(path: &Path, schema: Option<&toml::Value>) -> Result<(), ReportError> {
-    match schema {
-        Some(toml::Value::Integer(s)) if *s == i64::from(SCHEMA) => Ok(()),
-        found => Err(ReportError::Schema {
-            file: path.to_path_buf(),
-            found: found.map_or("nothing".to_string(), ToString::to_string),
-        }),
-    }
-}
-
-/// Experiments in `run.toml`: tables with `kernel`, and strings that hold such a table as text.
-fn find_experiments(table: &toml::Table, out: &mut Vec<toml::Table>) {
-    let is = |t: &toml::Table| {
-        t.contains_key("kernel") && (t.contains_key("variants") || t.contains_key("question"))
-    };
-    if is(table) {
-        out.push(table.clone());
-        return;
-    }
-    for value in table.values() {
-        find_in_value(value, out);
-    }
-}
-
-fn find_in_value(value: &toml::Value, out: &mut Vec<toml::Table>) {
-    match value {
-        toml::Value::Table(t) => find_experiments(t, out),
-        toml::Value::Array(items) => {
-            for item in items {
-                find_in_value(item, out);
-            }
-        }
-        toml::Value::String(text) if text.contains('\n') => {
-            if let Ok(t) = text.parse::<toml::Table>() {
-                find_experiments(&t, out);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Every row of one CSV file, by header. A column more does no harm, a column less is an error.
-fn rows<T: DeserializeOwned>(path: &Path, mut each: impl FnMut(T)) -> Result<(), ReportError> {
-    if !path.is_file() {
-        return Err(ReportError::NoFile(path.to_path_buf()));
-    }
-    let wrong = |e: csv::Error| csv_error(path, &e);
-    let mut reader = csv::Reader::from_path(path).map_err(wrong)?;
-    let headers = reader.headers().map_err(wrong)?.clone();
-    let schema = headers.iter().position(|h| h == "schema");
-    let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(wrong)? {
-        if let Some(found) = schema.and_then(|i| record.get(i))
-            && found.parse() != Ok(SCHEMA)
-        {
-            return Err(ReportError::Schema {
-                file: path.to_path_buf(),
-                found: found.to_string(),
-            });
-        }
-        each(record.deserialize(Some(&headers)).map_err(wrong)?);
-    }
-    Ok(())
-}
-
-fn csv_error(path: &Path, error: &csv::Error) -> ReportError {
-    let file = path.to_path_buf();
-    let line = error.position().map_or(0, csv::Position::line);
-    match error.kind() {
-        csv::ErrorKind::Deserialize { err, .. } => {
-            let message = err.to_string();
-            match message.split_once("missing field `") {
-                Some((_, rest)) => ReportError::Column {
-                    file,
-                    column: rest.split('`').next().unwrap_or_default().to_string(),
-                },
-                None => ReportError::Row {
-                    file,
-                    line,
-                    message: message.replace('\n', " "),
-                },
-            }
-        }
-        csv::ErrorKind::UnequalLengths {
-            expected_len, len, ..
-        } => ReportError::Row {
-            file,
-            line,
-            message: format!(
-                "{len} cells where the header has {expected_len}, as if the file were cut"
-            ),
-        },
-        _ => ReportError::Row {
-            file,
-            line,
-            message: error.to_string().replace('\n', " "),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -697,17 +585,5 @@ mod tests {
                 "{point}"
             );
         }
-    }
-
-    /// The experiment is found as text or as a table; other strings are not taken for one.
-    #[test]
-    fn experiments_in_run_toml() {
-        let table: toml::Table = "a = \"\"\"\nkernel = \"k\"\nvariants = [\"v\"]\n\"\"\"\nb = \"x\\ny\"\n[c]\nkernel = \"l\"\nquestion = \"?\"\n"
-            .parse()
-            .unwrap();
-        let mut out = Vec::new();
-        find_experiments(&table, &mut out);
-        let kernels: Vec<&str> = out.iter().filter_map(|t| t["kernel"].as_str()).collect();
-        assert_eq!(kernels, ["k", "l"]);
     }
 }
