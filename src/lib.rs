@@ -7,3 +7,4 @@ pub mod machine;
 pub mod native;
 pub mod record;
 pub mod streams;
+pub mod report;

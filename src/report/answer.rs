@@ -1,0 +1,514 @@
+//! The answer first: from which depth a variant is slower, by how much, and why.
+
+use super::causes::{self, Why};
+use super::html::{Page, code, details};
+use super::num;
+use super::records::{Group, Judged, Records};
+use super::table::{Cell, Table};
+
+/// A difference counts as slower only from this share of the baseline on: below it, it may be
+/// certain and still not matter.
+const SHARE_THAT_MATTERS: f64 = 0.01;
+
+/// Adjusted p below which a measured difference counts.
+const P_LIMIT: f64 = 0.05;
+
+/// What the records say about one variant on one backend in one setting.
+pub struct Finding<'a> {
+    /// Index of the group.
+    pub group: usize,
+    /// Where it ran.
+    pub backend: String,
+    /// Which variant.
+    pub variant: String,
+    /// Compared with which; empty for the baseline itself.
+    pub baseline: String,
+    /// The knee, if a verdict gives one.
+    pub knee: Option<&'a Judged>,
+    /// First depth that is slower.
+    pub first: Option<f64>,
+    /// Depth from which all tested depths are slower.
+    pub from: Option<f64>,
+    /// Deepest depth tested, if any was.
+    pub tested_to: Option<f64>,
+    /// Shift at each of [`depths`].
+    pub shifts: Vec<(f64, Option<&'a Judged>)>,
+    /// Ratio at each of [`depths`].
+    pub ratios: Vec<Option<f64>>,
+    /// Unit of the shifts in words.
+    pub unit: String,
+}
+
+/// The metric in words, with its unit.
+#[must_use]
+pub fn metric_words(metric: &str) -> String {
+    match metric {
+        "tsc_cycles_per_visit" => "TSC cycles per visit".to_string(),
+        "cycles_per_visit" => "core cycles per visit".to_string(),
+        "tsc_cycles_per_op" => "TSC cycles per operation".to_string(),
+        "cycles_per_op" => "core cycles per operation".to_string(),
+        "time_ns_per_visit" => "ns per visit".to_string(),
+        "time_ns_per_op" => "ns per operation".to_string(),
+        "ops_per_s" => "operations per second".to_string(),
+        other => other.replace('_', " "),
+    }
+}
+
+/// `model` in words that say what kind of number it gives.
+#[must_use]
+pub fn backend_words(backend: &str) -> &str {
+    match backend {
+        "native" => "measured",
+        "model" => "model",
+        "live" => "live Linux",
+        other => other,
+    }
+}
+
+/// The depths that the answer quotes: 8, 25 and 50 where they were run, otherwise the first, a
+/// middle and the last one.
+#[must_use]
+pub fn depths(records: &Records) -> Vec<f64> {
+    let mut all: Vec<f64> = records.groups.iter().flat_map(Group::axis_values).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let wanted: Vec<f64> = [8.0, 25.0, 50.0]
+        .into_iter()
+        .filter(|x| all.contains(x))
+        .collect();
+    if !wanted.is_empty() {
+        return wanted;
+    }
+    let mut out: Vec<f64> = [0, all.len() / 2, all.len().saturating_sub(1)]
+        .iter()
+        .filter_map(|i| all.get(*i).copied())
+        .collect();
+    out.dedup();
+    out
+}
+
+/// Whether group `index` is the one that stands for its experiment on its machine: the first that
+/// starts warm, or the first at all.
+#[must_use]
+pub fn is_primary(records: &Records, index: usize) -> bool {
+    let own = &records.groups[index].setting;
+    let of_machine = || {
+        records.groups.iter().enumerate().filter(|(_, g)| {
+            g.setting.machine == own.machine && g.setting.experiment == own.experiment
+        })
+    };
+    let first = of_machine()
+        .find(|(_, g)| g.setting.start == "warm" && !g.curves.is_empty())
+        .or_else(|| of_machine().next());
+    first.is_some_and(|(i, _)| i == index)
+}
+
+/// The candidate that the sentences speak of: `cgroup` if it ran, otherwise the first variant
+/// that is no baseline.
+#[must_use]
+pub fn candidate(records: &Records) -> Option<&String> {
+    let candidates = || records.variants.iter().filter(|v| !records.is_baseline(v));
+    candidates()
+        .find(|v| *v == "cgroup")
+        .or_else(|| candidates().next())
+}
+
+/// Whether a shift is slower: certain by its p or interval, and at least 1 % of the baseline.
+/// None if it has no value, or neither p nor interval and no baseline to set it against.
+fn slower(judged: &Judged, baseline_at: Option<f64>) -> Option<bool> {
+    let verdict = &judged.verdict;
+    let value = num::finite(verdict.value)?;
+    let matters = |v: f64| baseline_at.is_none_or(|b| v >= SHARE_THAT_MATTERS * b.abs());
+    match (num::finite(verdict.p_adjusted), num::finite(verdict.ci_low)) {
+        (Some(p), _) => Some(p < P_LIMIT && value > 0.0 && matters(value)),
+        (None, Some(low)) => Some(low > 0.0 && matters(value)),
+        (None, None) => baseline_at.map(|_| value > 0.0 && matters(value)),
+    }
+}
+
+/// Unit of the shifts to show: the one of the metric that is drawn, otherwise one of cycles.
+fn shift_unit(group: &Group, backend: &str, variant: &str) -> Option<String> {
+    let mut units: Vec<&str> = group
+        .verdicts
+        .iter()
+        .filter(|j| {
+            let v = &j.verdict;
+            v.what == "shift" && v.backend == backend && v.variant == variant
+        })
+        .map(|j| j.verdict.unit.as_str())
+        .collect();
+    units.dedup();
+    let (metric, unit) = group.metric().unwrap_or_default();
+    let rank = |u: &str| match u {
+        u if u == metric => 0,
+        u if u == unit => 1,
+        u if u.contains("tsc") => 2,
+        u if u.contains("cycles") => 3,
+        _ => 4,
+    };
+    units.sort_by_key(|u| rank(u));
+    units.first().map(ToString::to_string)
+}
+
+/// All findings, by group, backend and variant.
+#[must_use]
+pub fn findings(records: &Records) -> Vec<Finding<'_>> {
+    let depths = depths(records);
+    let mut out = Vec::new();
+    for (index, group) in records.groups.iter().enumerate() {
+        for backend in group.backends() {
+            for variant in &records.variants {
+                let rows: Vec<&Judged> = group
+                    .verdicts
+                    .iter()
+                    .filter(|j| j.verdict.backend == backend && j.verdict.variant == *variant)
+                    .collect();
+                if !rows.is_empty() {
+                    out.push(finding(group, index, &backend, variant, &rows, &depths));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn finding<'a>(
+    group: &'a Group,
+    index: usize,
+    backend: &str,
+    variant: &str,
+    rows: &[&'a Judged],
+    depths: &[f64],
+) -> Finding<'a> {
+    let unit = shift_unit(group, backend, variant);
+    let (metric, metric_unit) = group.metric().unwrap_or_default();
+    let shifts: Vec<&Judged> = rows
+        .iter()
+        .copied()
+        .filter(|j| j.verdict.what == "shift" && Some(&j.verdict.unit) == unit.as_ref())
+        .collect();
+    let baseline = rows
+        .iter()
+        .map(|j| j.verdict.baseline.clone())
+        .find(|b| !b.is_empty() && b != variant)
+        .unwrap_or_default();
+    let curve = group.curve(backend, &baseline, &metric);
+    let mut tested: Vec<(f64, bool)> = shifts
+        .iter()
+        .filter_map(|j| {
+            let base = curve.and_then(|c| c.at(j.x?)?.median);
+            Some((j.x?, slower(j, base)?))
+        })
+        .collect();
+    tested.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let at = |what: &str, x: f64| {
+        rows.iter()
+            .copied()
+            .find(|j| j.verdict.what == what && j.x == Some(x))
+    };
+    Finding {
+        group: index,
+        backend: backend.to_string(),
+        variant: variant.to_string(),
+        baseline,
+        knee: rows
+            .iter()
+            .copied()
+            .find(|j| j.verdict.what == "knee" && num::finite(j.verdict.value).is_some()),
+        first: tested.iter().find(|(_, s)| *s).map(|(x, _)| *x),
+        from: tested
+            .iter()
+            .rev()
+            .take_while(|(_, s)| *s)
+            .last()
+            .map(|(x, _)| *x),
+        tested_to: tested.last().map(|(x, _)| *x),
+        shifts: depths
+            .iter()
+            .map(|x| (*x, shifts.iter().copied().find(|j| j.x == Some(*x))))
+            .collect(),
+        ratios: depths
+            .iter()
+            .map(|x| at("ratio", *x).and_then(|j| num::finite(j.verdict.value)))
+            .collect(),
+        unit: match unit {
+            Some(u) if u == metric_unit || u == metric => metric_words(&metric),
+            Some(u) => u.replace('_', " "),
+            None => metric_words(&metric),
+        },
+    }
+}
+
+/// "is slower than `parent` from depth 12 on".
+fn where_slower(f: &Finding<'_>, axis: &str) -> String {
+    let than = format!("than {}", code(&f.baseline));
+    match (f.tested_to, f.first, f.from) {
+        (None, _, _) => format!("has no difference {than} that could be tested"),
+        (Some(to), None, _) => format!(
+            "is not slower {than} at any {axis} up to {}",
+            num::exact(to)
+        ),
+        (Some(_), Some(first), Some(from)) if first == from => {
+            format!("is slower {than} from {axis} {} on", num::exact(first))
+        }
+        (Some(_), Some(first), Some(from)) => format!(
+            "is slower {than} at {axis} {} first and from {} on always",
+            num::exact(first),
+            num::exact(from)
+        ),
+        (Some(to), Some(first), None) => format!(
+            "is slower {than} at {axis} {} first but no longer at {}",
+            num::exact(first),
+            num::exact(to)
+        ),
+    }
+}
+
+/// "+0.31 [0.1, 0.5] at 8, +8.2 [8, 8.4] at 25 and ... TSC cycles per visit".
+fn how_much(f: &Finding<'_>) -> Option<String> {
+    let parts: Vec<String> = f
+        .shifts
+        .iter()
+        .zip(&f.ratios)
+        .filter_map(|((x, j), ratio)| {
+            let v = &(*j)?.verdict;
+            num::finite(v.value)?;
+            let range = match num::interval(v.ci_low, v.ci_high) {
+                r if r.is_empty() => r,
+                r => format!(" {r}"),
+            };
+            let ratio = ratio.map_or(String::new(), |r| {
+                format!(" (ratio {})", num::short(Some(r)))
+            });
+            Some(format!(
+                "{}{range}{ratio} at {}",
+                num::signed(v.value),
+                num::exact(*x)
+            ))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("{} {}", num::list(&parts), f.unit))
+}
+
+fn knee_words(f: &Finding<'_>) -> String {
+    match f.knee {
+        None => "no knee".to_string(),
+        Some(j) => {
+            let v = &j.verdict;
+            let range = num::interval(v.ci_low, v.ci_high);
+            format!(
+                "knee at {} {range}",
+                num::exact(v.value.unwrap_or_default())
+            )
+            .trim_end()
+            .to_string()
+        }
+    }
+}
+
+fn because(why: Option<&Why>, f: &Finding<'_>, x: f64, axis: &str) -> Option<String> {
+    let why = why?;
+    let fields: Vec<String> = why.fields.iter().map(|n| code(n)).collect();
+    let beyond = if why.extra_l2_per_visit > 0.05 * why.extra_per_visit && why.level != "L2" {
+        format!(
+            "; {} of the misses more per visit go past the L2",
+            num::short(Some(why.extra_l2_per_visit))
+        )
+    } else {
+        "; the L2 holds nearly all of it".to_string()
+    };
+    Some(format!(
+        "Why, as the model says: at {axis} {}, {} has {} {} {} misses per visit more, on {}, in {} {}{beyond}.",
+        num::exact(x),
+        code(&f.variant),
+        num::short(Some(why.extra_per_visit)),
+        why.level,
+        why.cause,
+        num::list(&fields),
+        why.sets,
+        if why.sets == 1 { "set" } else { "sets" },
+    ))
+}
+
+/// The answer in sentences, one item per machine.
+#[must_use]
+pub fn sentences(records: &Records, findings: &[Finding<'_>]) -> Vec<String> {
+    let Some(candidate) = candidate(records) else {
+        return Vec::new();
+    };
+    let mut out = Vec::new();
+    for (index, group) in records.groups.iter().enumerate() {
+        if !is_primary(records, index) {
+            continue;
+        }
+        let of_group: Vec<&Finding<'_>> = findings
+            .iter()
+            .filter(|f| f.group == index && f.variant == *candidate && !f.baseline.is_empty())
+            .collect();
+        let place = format!(
+            "{} ({})",
+            group.setting.machine,
+            records.label_without_machine(&group.setting).join(", ")
+        );
+        if of_group.is_empty() {
+            out.push(format!(
+                "{place}: no comparison of {} in verdicts.csv.",
+                code(candidate)
+            ));
+            continue;
+        }
+        let mut text = format!("{place}. ");
+        for f in &of_group {
+            let who = match f.backend.as_str() {
+                "native" => "Measured",
+                "model" => "The model says",
+                "live" => "Measured on the running Linux",
+                other => other,
+            };
+            let much = how_much(f).map_or(String::new(), |m| format!(": {m}"));
+            text.push_str(&format!(
+                "{who}: {} {} ({}){much}. ",
+                code(&f.variant),
+                where_slower(f, &group.axis),
+                knee_words(f)
+            ));
+        }
+        if of_group.iter().all(|f| f.backend == "model") {
+            text.push_str("Nothing was measured on this machine. ");
+        }
+        let first = of_group[0];
+        let deepest = [50.0, 25.0, 8.0]
+            .into_iter()
+            .chain(depths(records).into_iter().rev())
+            .find(|x| group.misses.iter().any(|m| m.x == *x));
+        let reason = deepest.and_then(|x| {
+            let why = causes::why(group, &first.variant, &first.baseline, x);
+            because(why.as_ref(), first, x, &group.axis)
+        });
+        match reason {
+            Some(reason) => text.push_str(&reason),
+            None if group.misses.is_empty() => {
+                text.push_str("Why is not known: the model did not run here.")
+            }
+            None => text.push_str("The model finds no cache miss that explains a difference."),
+        }
+        out.push(text);
+    }
+    out
+}
+
+/// One row per finding.
+#[must_use]
+pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Table {
+    let depths = depths(records);
+    let axis = findings
+        .first()
+        .map_or("depth", |f| records.groups[f.group].axis.as_str());
+    let mut head = vec![
+        "machine",
+        "setting",
+        "from",
+        "variant",
+        "knee",
+        "slower from",
+    ]
+    .into_iter()
+    .map(String::from)
+    .collect::<Vec<_>>();
+    head.extend(
+        depths
+            .iter()
+            .map(|x| format!("at {axis} {}", num::exact(*x))),
+    );
+    head.push("unit".to_string());
+    let mut table = Table {
+        caption: caption.to_string(),
+        head,
+        rows: Vec::new(),
+    };
+    for f in findings {
+        let setting = &records.groups[f.group].setting;
+        let knee = f.knee.map(|j| &j.verdict);
+        let mut row = vec![
+            Cell::text(setting.machine.clone()),
+            Cell::text(records.label_without_machine(setting).join(", ")),
+            Cell::text(backend_words(&f.backend)),
+            Cell::text(f.variant.clone()),
+            match knee {
+                Some(v) => Cell::Value {
+                    value: v.value,
+                    low: v.ci_low,
+                    high: v.ci_high,
+                    signed: false,
+                },
+                None => Cell::text("none found"),
+            },
+        ];
+        if f.baseline.is_empty() {
+            row.push(Cell::text("baseline"));
+        } else {
+            row.push(match (f.first, f.from, f.tested_to) {
+                (_, _, None) => Cell::text("not tested"),
+                (None, _, Some(_)) => Cell::text("never"),
+                (Some(a), Some(b), _) if a == b => Cell::value(Some(a)),
+                (Some(a), Some(b), _) => {
+                    Cell::text(format!("{} (always: {})", num::exact(a), num::exact(b)))
+                }
+                (Some(a), None, _) => Cell::text(format!("{} (not always)", num::exact(a))),
+            });
+        }
+        for (_, judged) in &f.shifts {
+            row.push(match judged {
+                Some(j) => Cell::Value {
+                    value: j.verdict.value,
+                    low: j.verdict.ci_low,
+                    high: j.verdict.ci_high,
+                    signed: true,
+                },
+                None if f.baseline.is_empty() => Cell::text("baseline"),
+                None => Cell::text("not run"),
+            });
+        }
+        row.push(Cell::text(f.unit.clone()));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// How "slower" is decided, in one sentence.
+pub const HOW_DECIDED: &str = "Slower means: the adjusted p is below 0.05 (or, where there is no p, the interval lies above 0), and the \
+     difference is at least 1 % of the baseline; a knee is where the slope of the difference changes, as verdicts.csv gives it. Rows \
+     from the model are estimates, not measurements; intervals of the model span placements, not errors of the model.";
+
+/// The section.
+pub fn section(records: &Records, page: &mut Page) {
+    page.section("answer", "Answer");
+    let findings = findings(records);
+    if findings.iter().all(|f| f.baseline.is_empty()) {
+        page.absent(
+            "verdicts.csv compares no two variants, so there is no answer, only the curves.",
+            &format!("kwalk run {}", records.experiment_names()),
+        );
+        return;
+    }
+    page.list(&sentences(records, &findings), "answer");
+    page.note(HOW_DECIDED);
+    let main: Vec<&Finding<'_>> = findings
+        .iter()
+        .filter(|f| Some(&f.variant) == candidate(records))
+        .collect();
+    let all: Vec<&Finding<'_>> = findings.iter().collect();
+    let caption = |what: &str| {
+        format!(
+            "{what}: knee, first slower depth, and difference to the baseline with its interval"
+        )
+    };
+    let name = candidate(records).cloned().unwrap_or_default();
+    page.table(&table(records, &main, &caption(&name)));
+    if all.len() > main.len() {
+        page.raw(&details(
+            "The same for all variants",
+            &table(records, &all, &caption("All variants")).html(),
+        ));
+    }
+}
