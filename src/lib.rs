@@ -3,6 +3,8 @@
 pub mod calibrate;
 pub mod counters;
 pub mod cmd;
+pub mod cmd;
+pub mod layouts;
 pub mod machine;
 pub mod native;
 pub mod record;

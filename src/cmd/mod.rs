@@ -1,3 +1,6 @@
 //! The commands, one file each.
 
 pub mod machine;
+//! One file per subcommand.
+
+pub mod layout;
