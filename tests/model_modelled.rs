@@ -105,7 +105,7 @@ fn misses_are_booked_to_field_line_set_and_cause() {
         cycles: 45.0 * 9.0,
     };
     assert_eq!(demand, 45);
-    assert_eq!(model.misses(), [expected.clone()]);
+    assert_eq!(model.misses(), std::slice::from_ref(&expected));
     let functions = ["a", "b", "c", "walk"];
     let fields = [("x", "y"); 8];
     assert_eq!(expected.names(&functions, &fields), ("walk", "x", "y"));

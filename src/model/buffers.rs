@@ -44,6 +44,8 @@ pub struct Ports {
     ports: u64,
     /// Cycle times 256 plus starts in it.
     calendar: Vec<u64>,
+    /// First and end of the cycles that the last search found full: they stay full.
+    full: (u64, u64),
 }
 
 const PORT_CYCLES: u64 = 2048;
@@ -53,6 +55,7 @@ impl Ports {
         Ports {
             ports: u64::from(ports),
             calendar: vec![0; PORT_CYCLES as usize],
+            full: (0, 0),
         }
     }
 
@@ -61,6 +64,9 @@ impl Ports {
     pub fn take(&mut self, time: u64) -> u64 {
         let first = time / TICKS_PER_CYCLE;
         let mut cycle = first;
+        if (self.full.0..self.full.1).contains(&first) {
+            cycle = self.full.1;
+        }
         loop {
             let slot = &mut self.calendar[(cycle % PORT_CYCLES) as usize];
             let stamp = cycle << 8;
@@ -79,16 +85,23 @@ impl Ports {
             cycle += 1;
         }
         if cycle == first {
-            time
-        } else {
-            cycle * TICKS_PER_CYCLE
+            return time;
         }
+        let (start, end) = self.full;
+        let start = if (start..=end).contains(&first) {
+            start
+        } else {
+            first
+        };
+        self.full = (start, cycle);
+        cycle * TICKS_PER_CYCLE
     }
 }
 
 /// Outstanding misses of one level: when each of its registers becomes free.
 #[derive(Clone, Debug)]
 pub struct Misses {
+    /// Sorted, earliest first.
     free_at: Vec<u64>,
 }
 
@@ -102,26 +115,28 @@ impl Misses {
     /// First time from `time` on at which a register is free.
     #[inline]
     pub fn free_from(&self, time: u64) -> u64 {
-        let first = self.free_at.iter().min().copied().unwrap_or(0);
-        time.max(first)
+        time.max(self.free_at[0])
     }
 
-    /// Occupy a register from `start` to `end`: the one that became free last, so that a chain of
-    /// misses, booked ahead, holds one register and leaves the others to younger misses.
+    /// Occupy a register from `start`, when one is free, to `end`: the one that became free last, so that a
+    /// chain of misses, booked ahead, holds one register and leaves the others to younger misses.
     #[inline]
     pub fn occupy(&mut self, start: u64, end: u64) {
-        let best = self
-            .free_at
-            .iter_mut()
-            .filter(|free| **free <= start)
-            .max()
-            .expect("the start of a miss is a time at which a register is free");
-        *best = end;
+        let free = self.free_at.iter().take_while(|&&at| at <= start).count();
+        debug_assert!(free > 0, "a miss starts when a register is free");
+        let mut at = free - 1;
+        while let Some(&later) = self.free_at.get(at + 1)
+            && later < end
+        {
+            self.free_at[at] = later;
+            at += 1;
+        }
+        self.free_at[at] = end;
     }
 
     /// When all are free.
     pub fn idle(&self) -> u64 {
-        self.free_at.iter().max().copied().unwrap_or(0)
+        self.free_at[self.free_at.len() - 1]
     }
 }
 
