@@ -267,7 +267,7 @@ proptest! {
     #[test]
     fn frames_are_a_permutation(seed in any::<u64>(), huge in any::<bool>()) {
         let options = if huge { PageMapOptions::HUGE } else { PageMapOptions::SMALL };
-        let (map, other) = (PageMap::new(options, seed).unwrap(), PageMap::new(options, !seed).unwrap());
+        let (mut map, mut other) = (PageMap::new(options, seed).unwrap(), PageMap::new(options, !seed).unwrap());
         let mut frames = HashSet::new();
         let mut moved = 0;
         for region in Region::ALL {
@@ -294,7 +294,7 @@ proptest! {
 #[test]
 fn frames_spread_over_physically_indexed_sets() {
     for seed in 0..20 {
-        let map = PageMap::new(PageMapOptions::SMALL, seed).unwrap();
+        let mut map = PageMap::new(PageMapOptions::SMALL, seed).unwrap();
         let mut share = [0; 4];
         for i in 0..128 {
             let place = map.locate(Region::Slab.base().0 + (i << 14));

@@ -124,14 +124,10 @@ impl Misses {
     pub fn occupy(&mut self, start: u64, end: u64) {
         let free = self.free_at.iter().take_while(|&&at| at <= start).count();
         debug_assert!(free > 0, "a miss starts when a register is free");
-        let mut at = free - 1;
-        while let Some(&later) = self.free_at.get(at + 1)
-            && later < end
-        {
-            self.free_at[at] = later;
-            at += 1;
-        }
-        self.free_at[at] = end;
+        let later = &mut self.free_at[free - 1..];
+        let before_end = later[1..].iter().take_while(|&&at| at < end).count();
+        later.copy_within(1..=before_end, 0);
+        later[before_end] = end;
     }
 
     /// When all are free.

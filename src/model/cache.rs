@@ -80,6 +80,8 @@ pub struct Cache {
     /// free of charge.
     epochs: Vec<u32>,
     epoch: u32,
+    /// Per set, ways that hold a line.
+    held: Vec<u32>,
     order: Order,
 }
 
@@ -157,6 +159,7 @@ impl Cache {
             entries: vec![0; all_sets * ways],
             epochs: vec![0; all_sets],
             epoch: 0,
+            held: vec![0; all_sets],
             order,
         })
     }
@@ -180,6 +183,7 @@ impl Cache {
         if self.epochs[set] != self.epoch {
             self.epochs[set] = self.epoch;
             self.entries[set * self.ways..(set + 1) * self.ways].fill(0);
+            self.held[set] = 0;
             self.order.clear(set);
         }
     }
@@ -221,10 +225,13 @@ impl Cache {
     pub fn fill_in(&mut self, set: usize, line: u64, dirty: bool) -> Fill {
         debug_assert!(self.find(set, key_of(line)).is_none(), "filled twice");
         self.refresh(set);
-        let entries = &self.entries[set * self.ways..(set + 1) * self.ways];
-        let way = match self.order.vacant(set, entries) {
-            Some(way) => way,
-            None => self.order.victim(set, self.ways),
+        let way = if self.held[set] as usize == self.ways {
+            self.order.victim(set, self.ways)
+        } else {
+            self.held[set] += 1;
+            let entries = &self.entries[set * self.ways..(set + 1) * self.ways];
+            let vacant = self.order.vacant(set, entries);
+            vacant.expect("a set that is not full has a vacant way")
         };
         self.order.filled(set, way);
         let slot = set * self.ways + way;
@@ -240,6 +247,7 @@ impl Cache {
     pub fn invalidate(&mut self, line: u64) -> Option<bool> {
         let set = self.set_of(line);
         let way = self.find(set, key_of(line))?;
+        self.held[set] -= 1;
         let entry = std::mem::take(&mut self.entries[set * self.ways + way]);
         Some(entry & 1 == 1)
     }

@@ -264,10 +264,12 @@ impl Core {
 
     #[inline]
     fn fetch_all(&mut self, start: u64, lines: [Option<LineAccess>; 2]) -> u64 {
-        lines
-            .into_iter()
-            .flatten()
-            .fold(start, |done, line| done.max(self.fetch(start, line)))
+        let [first, second] = lines;
+        let done = first.map_or(start, |line| self.fetch(start, line));
+        match second {
+            None => done,
+            Some(line) => done.max(self.fetch(start, line)),
+        }
     }
 
     /// A load of `span` that touches `lines`; when its value is ready.

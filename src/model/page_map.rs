@@ -90,9 +90,21 @@ impl Permutation {
     }
 }
 
+/// A translation at hand, of 4 KiB.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Nominal address divided by 4 KiB.
+    part: u64,
+    place: Place,
+}
+
+const KNOWN: usize = 256;
+
 /// The page map of one run.
 #[derive(Clone, Debug)]
 pub struct PageMap {
+    /// By `part` modulo [`KNOWN`]: spares the permutation. Has no effect on any result.
+    known: Vec<Known>,
     identity: bool,
     shifts: [u32; 2],
     frames: [Permutation; 2],
@@ -114,7 +126,16 @@ impl PageMap {
         }
         let shifts = [SMALL_PAGE_BYTES.trailing_zeros(), bytes.trailing_zeros()];
         let mut random = Random(seed);
+        let nothing = Known {
+            part: u64::MAX,
+            place: Place {
+                physical: 0,
+                page: 0,
+                class: 0,
+            },
+        };
         Ok(PageMap {
+            known: vec![nothing; KNOWN],
             identity: options.frames == Frames::Identity,
             shifts,
             frames: shifts.map(|shift| Permutation::new(52 - shift, &mut random)),
@@ -129,8 +150,22 @@ impl PageMap {
 
     /// Translate a nominal address.
     #[inline]
-    #[must_use]
-    pub fn locate(&self, nominal: u64) -> Place {
+    pub fn locate(&mut self, nominal: u64) -> Place {
+        let part = nominal / SMALL_PAGE_BYTES;
+        let offset = nominal % SMALL_PAGE_BYTES;
+        let slot = part as usize % KNOWN;
+        if self.known[slot].part != part {
+            let place = self.permute(nominal - offset);
+            self.known[slot] = Known { part, place };
+        }
+        let place = self.known[slot].place;
+        Place {
+            physical: place.physical | offset,
+            ..place
+        }
+    }
+
+    fn permute(&self, nominal: u64) -> Place {
         let small = self.shifts[1] == self.shifts[0]
             || nominal.wrapping_sub(Region::PerCpu.base().0) < 1 << 30;
         let class = usize::from(!small);

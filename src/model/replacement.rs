@@ -57,11 +57,10 @@ impl Stamps {
     /// The oldest; of equals, the first.
     #[inline]
     fn oldest(&self, set: usize) -> usize {
-        let times = self.of(set);
-        let mut oldest = 0;
-        for (i, &time) in times.iter().enumerate() {
-            if time < times[oldest] {
-                oldest = i;
+        let (mut oldest, mut since) = (0, u64::MAX);
+        for (i, &time) in self.of(set).iter().enumerate() {
+            if time < since {
+                (oldest, since) = (i, time);
             }
         }
         oldest
