@@ -7,6 +7,7 @@ pub mod cmd;
 pub mod layouts;
 pub mod machine;
 pub mod native;
+pub mod model;
 pub mod record;
 pub mod streams;
 pub mod report;

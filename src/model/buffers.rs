@@ -1,0 +1,233 @@
+//! What a core has a limited number of: window entries, ports, outstanding misses, store-buffer
+//! entries. Fixed size, no allocation after the start. Times are in ticks.
+
+use super::core::{Span, TICKS_PER_CYCLE};
+
+/// The last `n` of a series of times.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    times: Vec<u64>,
+    next: usize,
+}
+
+impl Ring {
+    pub fn new(entries: u32) -> Ring {
+        Ring {
+            times: vec![0; entries as usize],
+            next: 0,
+        }
+    }
+
+    /// The one that the next push replaces: `n` pushes ago, or 0.
+    #[inline]
+    pub fn oldest(&self) -> u64 {
+        self.times[self.next]
+    }
+
+    #[inline]
+    pub fn push(&mut self, time: u64) {
+        self.times[self.next] = time;
+        self.next += 1;
+        if self.next == self.times.len() {
+            self.next = 0;
+        }
+    }
+}
+
+/// Ports: so many starts in each cycle, booked in any order.
+///
+/// A calendar of the next `PORT_CYCLES` cycles. Starts further apart than that share a slot; the
+/// nearer one is then not counted, which can only matter when two instructions of one window start
+/// that far apart.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    ports: u64,
+    /// Cycle times 256 plus starts in it.
+    calendar: Vec<u64>,
+    /// First and end of the cycles that the last search found full: they stay full.
+    full: (u64, u64),
+}
+
+const PORT_CYCLES: u64 = 2048;
+
+impl Ports {
+    pub fn new(ports: u32) -> Ports {
+        Ports {
+            ports: u64::from(ports),
+            calendar: vec![0; PORT_CYCLES as usize],
+            full: (0, 0),
+        }
+    }
+
+    /// Take a port at `time` or the first cycle after it that has one free.
+    #[inline]
+    pub fn take(&mut self, time: u64) -> u64 {
+        let first = time / TICKS_PER_CYCLE;
+        let mut cycle = first;
+        if (self.full.0..self.full.1).contains(&first) {
+            cycle = self.full.1;
+        }
+        loop {
+            let slot = &mut self.calendar[(cycle % PORT_CYCLES) as usize];
+            let stamp = cycle << 8;
+            if *slot < stamp {
+                *slot = stamp | 1;
+                break;
+            }
+            let taken = *slot - stamp;
+            if taken > 255 {
+                break;
+            }
+            if taken < self.ports {
+                *slot += 1;
+                break;
+            }
+            cycle += 1;
+        }
+        if cycle == first {
+            return time;
+        }
+        let (start, end) = self.full;
+        let start = if (start..=end).contains(&first) {
+            start
+        } else {
+            first
+        };
+        self.full = (start, cycle);
+        cycle * TICKS_PER_CYCLE
+    }
+}
+
+/// Outstanding misses of one level: when each of its registers becomes free.
+#[derive(Clone, Debug)]
+pub struct Misses {
+    /// Sorted, earliest first.
+    free_at: Vec<u64>,
+}
+
+impl Misses {
+    pub fn new(registers: u32) -> Misses {
+        Misses {
+            free_at: vec![0; registers as usize],
+        }
+    }
+
+    /// First time from `time` on at which a register is free.
+    #[inline]
+    pub fn free_from(&self, time: u64) -> u64 {
+        time.max(self.free_at[0])
+    }
+
+    /// Occupy a register from `start`, when one is free, to `end`: the one that became free last, so that a
+    /// chain of misses, booked ahead, holds one register and leaves the others to younger misses.
+    #[inline]
+    pub fn occupy(&mut self, start: u64, end: u64) {
+        let free = self.free_at.iter().take_while(|&&at| at <= start).count();
+        debug_assert!(free > 0, "a miss starts when a register is free");
+        let later = &mut self.free_at[free - 1..];
+        let before_end = later[1..].iter().take_while(|&&at| at < end).count();
+        later.copy_within(1..=before_end, 0);
+        later[before_end] = end;
+    }
+
+    /// When all are free.
+    pub fn idle(&self) -> u64 {
+        self.free_at[self.free_at.len() - 1]
+    }
+}
+
+/// A store in the store buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    pub span: Span,
+    /// When address and data are there.
+    pub data: u64,
+    /// When it has reached the L1D.
+    pub drained: u64,
+}
+
+impl Stored {
+    /// Whether it has all bytes of `span`.
+    #[inline]
+    pub fn covers(&self, span: Span) -> bool {
+        self.span.start <= span.start
+            && span.start + span.bytes <= self.span.start + self.span.bytes
+    }
+
+    #[inline]
+    fn overlaps(&self, span: Span) -> bool {
+        self.span.start < span.start + span.bytes && span.start < self.span.start + self.span.bytes
+    }
+}
+
+/// The last `n` stores, and a filter by 8-byte word that spares most loads the search.
+#[derive(Clone, Debug)]
+pub struct StoreBuffer {
+    stores: Vec<Stored>,
+    next: usize,
+    /// Number of the next store, from 1 on.
+    number: u64,
+    /// By hash of the word, the number of the last store to it.
+    filter: Vec<u64>,
+}
+
+const FILTER: usize = 1024;
+
+#[inline]
+fn words(span: Span) -> impl Iterator<Item = usize> {
+    let first = span.start >> 3;
+    let last = (span.start + span.bytes - 1) >> 3;
+    (first..=last).map(|word| (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize)
+}
+
+impl StoreBuffer {
+    pub fn new(entries: u32) -> StoreBuffer {
+        let empty = Stored {
+            span: Span { start: 0, bytes: 0 },
+            data: 0,
+            drained: 0,
+        };
+        StoreBuffer {
+            stores: vec![empty; entries as usize],
+            next: 0,
+            number: entries as u64 + 1,
+            filter: vec![0; FILTER],
+        }
+    }
+
+    /// When there is room for one more.
+    #[inline]
+    pub fn room(&self) -> u64 {
+        self.stores[self.next].drained
+    }
+
+    #[inline]
+    pub fn push(&mut self, store: Stored) {
+        self.stores[self.next] = store;
+        self.next += 1;
+        if self.next == self.stores.len() {
+            self.next = 0;
+        }
+        for word in words(store.span) {
+            self.filter[word] = self.number;
+        }
+        self.number += 1;
+    }
+
+    /// The youngest store that has bytes of `span` and is still here at `time`.
+    #[inline]
+    pub fn holder(&self, span: Span, time: u64) -> Option<Stored> {
+        let kept = self.number - self.stores.len() as u64;
+        if words(span).all(|word| self.filter[word] < kept) {
+            return None;
+        }
+        let (newer, older) = self.stores.split_at(self.next);
+        newer
+            .iter()
+            .rev()
+            .chain(older.iter().rev())
+            .find(|store| store.overlaps(span))
+            .filter(|store| store.drained > time)
+            .copied()
+    }
+}

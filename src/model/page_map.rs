@@ -1,0 +1,186 @@
+//! Where pages lie in physical memory: drawn by a seed, as a freshly booted Linux would leave them.
+//!
+//! Bits within a page are kept; the frame number is a seeded permutation of the page number, so
+//! distinct pages get distinct frames, spread over all sets of a physically indexed cache. A host's
+//! real frames differ from draw to draw in the same way; neither buddy allocator nor page colouring
+//! is modelled. An L1D whose sets times line fit a 4 KiB page has its index within the
+//! page offset, so that virtual (nominal) and physical index are the same there; every other level
+//! is indexed by physical address.
+
+use kernels::arena::{Random, Region};
+
+use super::ModelError;
+
+/// How frames are given to pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Frames {
+    /// A permutation drawn by the seed.
+    Seeded,
+    /// Physical is nominal: for comparisons with tools that know no pages.
+    Identity,
+}
+
+/// What maps the memory of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PageMapOptions {
+    /// Page size of all regions but [`Region::PerCpu`], in bytes: 4 KiB or a larger power of two.
+    pub page_bytes: u64,
+    /// How frames are given to pages.
+    pub frames: Frames,
+}
+
+impl PageMapOptions {
+    /// Seeded frames of 4 KiB.
+    pub const SMALL: PageMapOptions = PageMapOptions {
+        page_bytes: 4 << 10,
+        frames: Frames::Seeded,
+    };
+    /// Seeded frames of 2 MiB.
+    pub const HUGE: PageMapOptions = PageMapOptions {
+        page_bytes: 2 << 20,
+        frames: Frames::Seeded,
+    };
+}
+
+/// Size of the pages that per-CPU memory always has, in bytes.
+pub const SMALL_PAGE_BYTES: u64 = 4 << 10;
+
+/// An address bit beyond all frames of large pages: small ones lie there.
+const SMALL_FRAMES: u64 = 1 << 52;
+
+/// An address, translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Physical address.
+    pub physical: u64,
+    /// Nominal page number, in units of its size.
+    pub page: u64,
+    /// 0: a 4 KiB page; 1: one of `page_bytes`, where that is larger.
+    pub class: usize,
+}
+
+/// A bijection of the numbers below `2^bits`: multiplications by odd numbers and shifts, each of
+/// which can be undone.
+#[derive(Clone, Copy, Debug)]
+struct Permutation {
+    mask: u64,
+    half: u32,
+    add: u64,
+    odd: [u64; 2],
+}
+
+impl Permutation {
+    fn new(bits: u32, random: &mut Random) -> Permutation {
+        Permutation {
+            mask: (1 << bits) - 1,
+            half: bits / 2,
+            add: random.next_u64(),
+            odd: [random.next_u64() | 1, random.next_u64() | 1],
+        }
+    }
+
+    #[inline]
+    fn of(&self, number: u64) -> u64 {
+        let mut x = number.wrapping_add(self.add) & self.mask;
+        for odd in self.odd {
+            x ^= x >> self.half;
+            x = x.wrapping_mul(odd) & self.mask;
+        }
+        x ^ x >> self.half
+    }
+}
+
+/// A translation at hand, of 4 KiB.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Nominal address divided by 4 KiB.
+    part: u64,
+    place: Place,
+}
+
+const KNOWN: usize = 256;
+
+/// The page map of one run.
+#[derive(Clone, Debug)]
+pub struct PageMap {
+    /// By `part` modulo [`KNOWN`]: spares the permutation. Has no effect on any result.
+    known: Vec<Known>,
+    identity: bool,
+    shifts: [u32; 2],
+    frames: [Permutation; 2],
+}
+
+impl PageMap {
+    /// The map that `seed` draws.
+    ///
+    /// # Errors
+    /// If the page size is no power of two from 4 KiB to 1 GiB.
+    pub fn new(options: PageMapOptions, seed: u64) -> Result<PageMap, ModelError> {
+        let bytes = options.page_bytes;
+        if !bytes.is_power_of_two() || !(SMALL_PAGE_BYTES..=1 << 30).contains(&bytes) {
+            return Err(ModelError {
+                table: "page map".into(),
+                what: format!("page_bytes = {bytes}"),
+                accepted: "a power of two from 4096 to 1 GiB".into(),
+            });
+        }
+        let shifts = [SMALL_PAGE_BYTES.trailing_zeros(), bytes.trailing_zeros()];
+        let mut random = Random(seed);
+        let nothing = Known {
+            part: u64::MAX,
+            place: Place {
+                physical: 0,
+                page: 0,
+                class: 0,
+            },
+        };
+        Ok(PageMap {
+            known: vec![nothing; KNOWN],
+            identity: options.frames == Frames::Identity,
+            shifts,
+            frames: shifts.map(|shift| Permutation::new(52 - shift, &mut random)),
+        })
+    }
+
+    /// Page sizes in use, by class, in bytes.
+    #[must_use]
+    pub fn page_bytes(&self) -> [u64; 2] {
+        self.shifts.map(|shift| 1 << shift)
+    }
+
+    /// Translate a nominal address.
+    #[inline]
+    pub fn locate(&mut self, nominal: u64) -> Place {
+        let part = nominal / SMALL_PAGE_BYTES;
+        let offset = nominal % SMALL_PAGE_BYTES;
+        let slot = part as usize % KNOWN;
+        if self.known[slot].part != part {
+            let place = self.permute(nominal - offset);
+            self.known[slot] = Known { part, place };
+        }
+        let place = self.known[slot].place;
+        Place {
+            physical: place.physical | offset,
+            ..place
+        }
+    }
+
+    fn permute(&self, nominal: u64) -> Place {
+        let small = self.shifts[1] == self.shifts[0]
+            || nominal.wrapping_sub(Region::PerCpu.base().0) < 1 << 30;
+        let class = usize::from(!small);
+        let shift = self.shifts[class];
+        let page = nominal >> shift;
+        let physical = if self.identity {
+            nominal
+        } else {
+            let frame = self.frames[class].of(page) << shift | nominal & ((1 << shift) - 1);
+            if small { frame | SMALL_FRAMES } else { frame }
+        };
+        Place {
+            physical,
+            page,
+            class,
+        }
+    }
+}
