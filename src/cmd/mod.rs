@@ -1,6 +1,4 @@
-//! The commands, one file each.
-
-pub mod machine;
 //! One file per subcommand.
 
 pub mod layout;
+pub mod machine;
