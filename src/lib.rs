@@ -3,10 +3,13 @@
 pub mod calibrate;
 pub mod cmd;
 pub mod counters;
+pub mod experiment;
 pub mod layouts;
 pub mod machine;
 pub mod model;
 pub mod native;
 pub mod record;
 pub mod report;
+pub mod run;
+pub mod stats;
 pub mod streams;

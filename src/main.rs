@@ -1,3 +1,7 @@
 //! The `kwalk` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kwalk::cmd::main()
+}

@@ -1,6 +1,16 @@
 //! Rows of the results: the columns of every CSV file, in their order.
 
+mod folder;
+mod host;
+mod provenance;
+mod recorder;
+
 use serde::{Deserialize, Serialize};
+
+pub use folder::{FolderError, Results, default_folder, utc};
+pub use host::host_state;
+pub use provenance::{Provenance, command_line, revision};
+pub use recorder::{Finished, Recorder, RecorderError};
 
 /// Version of the columns.
 pub const SCHEMA: u32 = 1;
@@ -214,4 +224,101 @@ pub struct Verdict {
     pub ci_high: Option<f64>,
     pub p_adjusted: Option<f64>,
     pub words: String,
+}
+
+/// `point` without the axis `axis`: what a curve over that axis has in common.
+#[must_use]
+pub fn other_axes(point: &str, axis: &str) -> String {
+    let others: Vec<&str> = point
+        .split(';')
+        .filter(|pair| pair.split_once('=').is_none_or(|(key, _)| key != axis))
+        .collect();
+    others.join(";")
+}
+
+/// Headers of the files, as text: a change of a row that changes a file must change this too.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: &str = "schema,experiment,machine,backend,kernel,variant,layout,placement,pages,\
+                        start,point,axis,x,cpu";
+
+    fn header(row: impl Serialize) -> String {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.serialize(row).expect("a row serializes");
+        let bytes = writer.into_inner().expect("memory takes all");
+        let text = String::from_utf8(bytes).expect("names are ASCII");
+        text.lines().next().expect("a header").into()
+    }
+
+    #[test]
+    fn the_columns_are_those_of_schema_1() {
+        let keys = Keys::default();
+        let text = String::new;
+        let sample = Sample::new(&keys, 1, 0, text(), text(), None, Status::Exact, text());
+        let own = "seed,repeat,metric,unit,value,status,detail";
+        assert_eq!(header(sample), format!("{KEYS},{own}"));
+
+        let summary = Summary::new(
+            &keys,
+            text(),
+            text(),
+            0,
+            None,
+            None,
+            None,
+            None,
+            Status::Exact,
+        );
+        let own = "metric,unit,n,median,ci_low,ci_high,placement_share,status";
+        assert_eq!(header(summary), format!("{KEYS},{own}"));
+
+        let attribution = Attribution::new(
+            &keys,
+            text(),
+            text(),
+            text(),
+            0,
+            0,
+            text(),
+            text(),
+            0.0,
+            0.0,
+            0.0,
+        );
+        let own = "function,struct,field,line,set,level,cause,misses_per_op,misses_per_visit,\
+                   cycles_per_op";
+        assert_eq!(header(attribution), format!("{KEYS},{own}"));
+
+        let sharing = Sharing::new(
+            &keys,
+            text(),
+            0,
+            text(),
+            text(),
+            text(),
+            text(),
+            text(),
+            0.0,
+        );
+        let own = "struct,line,field_a,field_b,cpu_a,cpu_b,kind,transfers_per_op";
+        assert_eq!(header(sharing), format!("{KEYS},{own}"));
+
+        let own = "baseline,what,value,unit,ci_low,ci_high,p_adjusted,words";
+        let keys = KEYS.replace(",x,", ",");
+        assert_eq!(recorder::VERDICT_HEADER.join(","), format!("{keys},{own}"));
+    }
+
+    #[test]
+    fn other_axes_leaves_out_the_plotted_one_only() {
+        for (point, axis, others) in [
+            ("depth=5", "depth", ""),
+            ("cpus=2;depth=5", "depth", "cpus=2"),
+            ("cpus=2;depth=5;lines=psi", "depth", "cpus=2;lines=psi"),
+            ("cpus=2;depth=5", "cpus", "depth=5"),
+        ] {
+            assert_eq!(other_axes(point, axis), others, "{point}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ pub mod chase;
 mod latency;
 pub mod replacement;
 
+pub use crate::machine::Calibration;
 use crate::machine::{Cache, Replacement};
 use crate::native::affinity::Pinned;
 use crate::native::clock::{self, Clock};
@@ -20,33 +21,6 @@ use crate::native::smaps;
 use chase::replay;
 use kernels::arena::Random;
 use replacement::{Pattern, Point};
-
-/// What the loops found. What could not be had is absent, and `notes` says why.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Calibration {
-    /// Frequency of the time-stamp counter in Hz.
-    pub tsc_hz: Option<f64>,
-    /// Core clock in Hz while busy.
-    pub core_hz: Option<f64>,
-    /// `(level, load-to-use latency in core cycles)`; level 0 is memory.
-    pub level_latency_cycles: Vec<(u8, f64)>,
-    /// Policy that the L1D behaves like, and the evidence in words.
-    pub l1_replacement: Option<(Replacement, String)>,
-    /// L1D misses in flight, at least: latency over time per independent load (Little's law).
-    pub l1_outstanding: Option<u32>,
-    /// What an STLB miss adds to a load, in core cycles: page tables in the caches.
-    pub page_walk_cycles: Option<f64>,
-    /// What an STLB hit adds to a load, in core cycles.
-    pub stlb_cycles: Option<f64>,
-    /// `(k, misses per load)` of a cyclic chase over `k` lines of one L1D set: the cost beyond a hit
-    /// over that of an L2 hit, so above 1 where a miss costs more than an L2 hit.
-    pub l1_set_curve: Vec<(u32, f64)>,
-    /// Whether huge pages are small ones to the TLB, because the hypervisor splits them: then `thp`
-    /// and `hugetlb-2m` have the DTLB reach of `4k`.
-    pub huge_pages_split: Option<bool>,
-    /// What could not be had and why, and what makes a number doubtful.
-    pub notes: Vec<String>,
-}
 
 const MIB: usize = 1 << 20;
 /// Run the loops on `cpu`, whose data caches are `caches`; at most 0.6 s if `quick`, else 2 s.

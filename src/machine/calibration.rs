@@ -20,7 +20,13 @@ pub struct Calibration {
     pub page_walk_cycles: Option<f64>,
     /// What a hit in the second-level TLB adds, in core cycles.
     pub stlb_cycles: Option<f64>,
-    /// What the measuring has to say.
+    /// `(k, misses per load)` of a cyclic chase over `k` lines of one L1D set: the cost beyond a hit
+    /// over that of an L2 hit, so above 1 where a miss costs more than an L2 hit.
+    pub l1_set_curve: Vec<(u32, f64)>,
+    /// Whether huge pages are small ones to the TLB, because the hypervisor splits them: then `thp`
+    /// and `hugetlb-2m` have the DTLB reach of `4k`.
+    pub huge_pages_split: Option<bool>,
+    /// What could not be had and why, and what makes a number doubtful.
     pub notes: Vec<String>,
 }
 

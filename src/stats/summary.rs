@@ -1,0 +1,374 @@
+//! From raw samples to `summary.csv` and `verdicts.csv`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    FEWEST_FOR_INTERVAL, Interval, between_share, compared_interval, grouped, holm, knee,
+    mann_whitney, median, median_error, median_interval, smallest_detectable,
+};
+use crate::experiment::Kernel;
+use crate::record::{Keys, SCHEMA, Sample, Status, Summary, Verdict, other_axes};
+
+/// Of every bootstrap here: the same samples give the same intervals.
+const SEED: u64 = 1;
+
+/// One row for each metric of each point, in the order in which they first appear.
+///
+/// Spoiled samples enter only where there are no others, and the status then says so.
+#[must_use]
+pub fn summarise(samples: &[Sample]) -> Vec<Summary> {
+    let mut order: Vec<(Keys, &str)> = Vec::new();
+    let mut groups: HashMap<(Keys, &str), Vec<&Sample>> = HashMap::new();
+    for sample in samples {
+        let key = (sample.keys(), sample.metric.as_str());
+        let group = groups.entry(key.clone()).or_default();
+        if group.is_empty() {
+            order.push(key);
+        }
+        group.push(sample);
+    }
+    order
+        .into_iter()
+        .map(|key| {
+            let group = &groups[&key];
+            summary(&key.0, group)
+        })
+        .collect()
+}
+
+fn summary(keys: &Keys, group: &[&Sample]) -> Summary {
+    let usable = usable(group.iter().copied());
+    let values: Vec<f64> = usable.iter().filter_map(|s| s.value).collect();
+    let interval = median_interval(&values, SEED);
+    let by_seed = grouped(usable.iter().filter_map(|s| Some((s.seed, s.value?))));
+    let by_seed: Vec<Vec<f64>> = by_seed.into_values().collect();
+    Summary::new(
+        keys,
+        group[0].metric.clone(),
+        group[0].unit.clone(),
+        u32::try_from(values.len()).unwrap_or(u32::MAX),
+        (!values.is_empty()).then(|| median(&values)),
+        interval.map(|i| i.low),
+        interval.map(|i| i.high),
+        between_share(&by_seed),
+        status(&usable),
+    )
+}
+
+/// Samples that enter a median: those with a value that were not spoiled, or else the spoiled ones.
+fn usable<'a>(group: impl Iterator<Item = &'a Sample> + Clone) -> Vec<&'a Sample> {
+    let with_value = group.filter(|s| s.value.is_some() && s.status != Status::Unavailable);
+    let clean: Vec<&Sample> = with_value
+        .clone()
+        .filter(|s| s.status != Status::Spoiled)
+        .collect();
+    if clean.is_empty() {
+        with_value.collect()
+    } else {
+        clean
+    }
+}
+
+/// The least of what the samples can claim.
+fn status(usable: &[&Sample]) -> Status {
+    let any = |status| usable.iter().any(|s| s.status == status);
+    match () {
+        () if usable.is_empty() => Status::Unavailable,
+        () if any(Status::Spoiled) => Status::Spoiled,
+        () if any(Status::Estimated) => Status::Estimated,
+        () if any(Status::Partial) => Status::Partial,
+        () => Status::Exact,
+    }
+}
+
+/// Samples of one curve: by x, then by variant.
+type ByX<'a> = BTreeMap<u64, BTreeMap<&'a str, Vec<&'a Sample>>>;
+
+/// What the samples say about each variant against `baseline`: shift, ratio and smallest
+/// detectable shift at each point, and the knee of each curve.
+///
+/// Compared is the first metric of [`Kernel::metrics`] that the curve has values of. The p of a
+/// shift is adjusted over the points of its curve.
+#[must_use]
+pub fn verdicts(samples: &[Sample], baseline: &str) -> Vec<Verdict> {
+    // A curve is all keys but variant, x, and the plotted axis in `point`.
+    let mut order: Vec<Keys> = Vec::new();
+    let mut curves: HashMap<Keys, Vec<&Sample>> = HashMap::new();
+    for sample in samples {
+        let mut curve = sample.keys();
+        curve.point = other_axes(&curve.point, &curve.axis);
+        curve.variant = String::new();
+        curve.x = String::new();
+        if !curves.contains_key(&curve) {
+            order.push(curve.clone());
+        }
+        curves.entry(curve).or_default().push(sample);
+    }
+    let mut verdicts = Vec::new();
+    for curve in order {
+        let samples = &curves[&curve];
+        if let Some(metric) = metric_of(&curve.kernel, samples) {
+            let chosen = samples.iter().copied().filter(|s| s.metric == metric);
+            curve_verdicts(&curve, baseline, chosen, &mut verdicts);
+        }
+    }
+    verdicts
+}
+
+/// The metric that variants of `kernel` are compared by, among those that `samples` have.
+fn metric_of<'a>(kernel: &str, samples: &[&'a Sample]) -> Option<&'a str> {
+    let metrics = Kernel::parse(kernel).map_or(Kernel::PsiDepth.metrics(), Kernel::metrics);
+    metrics.iter().find_map(|metric| {
+        samples
+            .iter()
+            .find(|s| s.metric == *metric && s.value.is_some())
+            .map(|s| s.metric.as_str())
+    })
+}
+
+fn curve_verdicts<'a>(
+    keys: &Keys,
+    baseline: &str,
+    samples: impl Iterator<Item = &'a Sample>,
+    verdicts: &mut Vec<Verdict>,
+) {
+    let mut by_x: ByX<'_> = BTreeMap::new();
+    let mut variants: Vec<&str> = Vec::new();
+    for sample in samples {
+        let Ok(x) = sample.x.parse() else { continue };
+        if !variants.contains(&sample.variant.as_str()) {
+            variants.push(&sample.variant);
+        }
+        by_x.entry(x)
+            .or_default()
+            .entry(&sample.variant)
+            .or_default()
+            .push(sample);
+    }
+    for at in by_x.values_mut() {
+        for samples in at.values_mut() {
+            *samples = usable(samples.iter().copied());
+        }
+    }
+    for variant in variants {
+        let of = |verdict: Verdict| Verdict {
+            variant: variant.into(),
+            baseline: baseline.into(),
+            ..verdict
+        };
+        if variant != baseline {
+            verdicts.extend(compare(keys, variant, baseline, &by_x).into_iter().map(of));
+        }
+        verdicts.extend(knee_verdict(keys, variant, &by_x).map(of));
+    }
+}
+
+/// Variant and baseline at one x.
+struct Comparison {
+    point: String,
+    unit: String,
+    metric: String,
+    own: Vec<f64>,
+    theirs: Vec<f64>,
+    /// Measured side by side: own, theirs.
+    pairs: Vec<(f64, f64)>,
+}
+
+fn comparisons(variant: &str, baseline: &str, by_x: &ByX<'_>) -> Vec<Comparison> {
+    let values = |s: &[&Sample]| -> Vec<f64> { s.iter().filter_map(|s| s.value).collect() };
+    by_x.values()
+        .filter_map(|at| {
+            let (own, theirs) = (at.get(variant)?, at.get(baseline)?);
+            let first = own.first()?;
+            theirs.first()?;
+            let by_turn: HashMap<(u64, u32), f64> = theirs
+                .iter()
+                .filter_map(|s| Some(((s.seed, s.repeat), s.value?)))
+                .collect();
+            let pairs = own
+                .iter()
+                .filter_map(|s| Some((s.value?, *by_turn.get(&(s.seed, s.repeat))?)))
+                .collect();
+            Some(Comparison {
+                point: first.point.clone(),
+                unit: first.unit.clone(),
+                metric: first.metric.clone(),
+                own: values(own),
+                theirs: values(theirs),
+                pairs,
+            })
+        })
+        .collect()
+}
+
+fn compare(keys: &Keys, variant: &str, baseline: &str, by_x: &ByX<'_>) -> Vec<Verdict> {
+    let comparisons = comparisons(variant, baseline, by_x);
+    // A test of one value against one says nothing; it must not weigh on the others' adjustment.
+    let tested: Vec<Option<f64>> = comparisons
+        .iter()
+        .map(|c| {
+            let enough = c.own.len().min(c.theirs.len()) >= FEWEST_FOR_INTERVAL;
+            enough.then(|| mann_whitney(&c.own, &c.theirs)).flatten()
+        })
+        .collect();
+    let mut adjusted = holm(&tested.iter().copied().flatten().collect::<Vec<_>>()).into_iter();
+    let mut verdicts = Vec::new();
+    for (c, p) in comparisons.iter().zip(&tested) {
+        let p = p.and_then(|_| adjusted.next());
+        let keys = Keys {
+            point: c.point.clone(),
+            ..keys.clone()
+        };
+        let (own, theirs) = (median(&c.own), median(&c.theirs));
+        let interval = compared_interval(&c.pairs, SEED, |a, b| a - b);
+        verdicts.push(Verdict {
+            ci_low: interval.map(|i| i.low),
+            ci_high: interval.map(|i| i.high),
+            p_adjusted: p,
+            words: shift_words(variant, baseline, c, interval, p),
+            ..verdict(&keys, "shift", Some(own - theirs), &c.unit)
+        });
+        if theirs != 0.0 {
+            let interval = compared_interval(&c.pairs, SEED, |a, b| a / b);
+            let words = format!(
+                "At {}, {} of {variant} is {} times that of {baseline}{}.",
+                c.point,
+                c.metric,
+                figure(own / theirs),
+                interval_words(interval),
+            );
+            verdicts.push(Verdict {
+                ci_low: interval.map(|i| i.low),
+                ci_high: interval.map(|i| i.high),
+                words,
+                ..verdict(&keys, "ratio", Some(own / theirs), "ratio")
+            });
+        }
+        if let Some(smallest) = smallest_detectable(&c.own, &c.theirs) {
+            let words = format!(
+                "At {}, a difference of {} {} would have been seen four times out of five.",
+                c.point,
+                figure(smallest),
+                c.unit
+            );
+            verdicts.push(Verdict {
+                words,
+                ..verdict(&keys, "smallest-detectable", Some(smallest), &c.unit)
+            });
+        }
+    }
+    verdicts
+}
+
+fn shift_words(
+    variant: &str,
+    baseline: &str,
+    c: &Comparison,
+    interval: Option<Interval>,
+    p: Option<f64>,
+) -> String {
+    let shift = median(&c.own) - median(&c.theirs);
+    let p = p
+        .map(|p| format!(", p = {}", figure(p)))
+        .unwrap_or_default();
+    let open = interval.is_some_and(|i| i.low <= 0.0 && i.high >= 0.0);
+    if shift == 0.0 || open {
+        return format!(
+            "At {}, {} of {variant} and {baseline} do not differ measurably: {} {}{}{p}.",
+            c.point,
+            c.metric,
+            figure(shift),
+            c.unit,
+            interval_words(interval),
+        );
+    }
+    format!(
+        "At {}, {} of {variant} is {} {} {} than that of {baseline}{}{p}.",
+        c.point,
+        c.metric,
+        figure(shift.abs()),
+        c.unit,
+        if shift > 0.0 { "higher" } else { "lower" },
+        interval_words(interval),
+    )
+}
+
+fn interval_words(interval: Option<Interval>) -> String {
+    interval.map_or(String::new(), |i| {
+        format!(" (95 % interval {} to {})", figure(i.low), figure(i.high))
+    })
+}
+
+/// Where the curve of `variant` begins to rise. Nothing for a metric that falls when things get
+/// slower, or for a curve that is too short to tell.
+fn knee_verdict(keys: &Keys, variant: &str, by_x: &ByX<'_>) -> Option<Verdict> {
+    let mut curve = Vec::new();
+    let mut errors = Vec::new();
+    let mut metric = "";
+    for (&x, at) in by_x {
+        let samples = at.get(variant).map_or(&[][..], Vec::as_slice);
+        let values: Vec<f64> = samples.iter().filter_map(|s| s.value).collect();
+        let (Some(first), false) = (samples.first(), values.is_empty()) else {
+            continue;
+        };
+        metric = &first.metric;
+        curve.push((x as f64, median(&values)));
+        errors.push(median_error(&values));
+    }
+    let (last, _) = *curve.last()?;
+    if metric == "ops_per_s" || curve.len() <= 3 {
+        return None;
+    }
+    let found = knee(&curve, median(&errors), None);
+    let axis = &keys.axis;
+    let words = match found {
+        Some(x) => format!("{metric} of {variant} begins to rise at {axis}={x}."),
+        None => format!("{metric} of {variant} stays flat up to {axis}={last}."),
+    };
+    Some(Verdict {
+        words,
+        ..verdict(keys, "knee", found, axis)
+    })
+}
+
+/// A verdict with these keys and no more; `variant`, `baseline` and the rest are the caller's.
+fn verdict(keys: &Keys, what: &str, value: Option<f64>, unit: &str) -> Verdict {
+    let keys = keys.clone();
+    Verdict {
+        schema: SCHEMA,
+        experiment: keys.experiment,
+        machine: keys.machine,
+        backend: keys.backend,
+        kernel: keys.kernel,
+        variant: keys.variant,
+        layout: keys.layout,
+        placement: keys.placement,
+        pages: keys.pages,
+        start: keys.start,
+        point: keys.point,
+        axis: keys.axis,
+        cpu: keys.cpu,
+        baseline: String::new(),
+        what: what.into(),
+        value,
+        unit: unit.into(),
+        ci_low: None,
+        ci_high: None,
+        p_adjusted: None,
+        words: String::new(),
+    }
+}
+
+/// `value` with three significant digits at least, and no exponent.
+#[must_use]
+pub fn figure(value: f64) -> String {
+    let whole = value.abs();
+    let decimals = match whole {
+        _ if whole == 0.0 || !whole.is_finite() || whole >= 100.0 => 0,
+        _ if whole >= 10.0 => 1,
+        _ if whole >= 1.0 => 2,
+        _ if whole >= 0.001 => 3,
+        _ => 6,
+    };
+    format!("{value:.decimals$}")
+}
