@@ -127,8 +127,11 @@ impl fmt::Display for MissingField {
 impl std::error::Error for MissingField {}
 
 /// Fields that were renamed between versions: `(struct, name used here, older or newer name)`.
-/// Sources: 6.4 renamed `poll_*` to `rtpoll_*` in psi_group.
-pub const ALIASES: &[(&str, &str, &str)] = &[("psi_group", "rtpoll_states", "poll_states")];
+/// Sources: 6.4 renamed `poll_*` to `rtpoll_*` in psi_group; 6.15 renamed `kernfs_node.parent`.
+pub const ALIASES: &[(&str, &str, &str)] = &[
+    ("psi_group", "rtpoll_states", "poll_states"),
+    ("kernfs_node", "parent", "__parent"),
+];
 
 impl Layout {
     /// The struct called `name`.

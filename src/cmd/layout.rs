@@ -112,3 +112,73 @@ fn shown(layout: &Layout, struct_name: &str) -> Result<String, LayoutError> {
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: LayoutArgs,
+    }
+
+    fn run(words: &[&str]) -> anyhow::Result<()> {
+        layout(&Line::try_parse_from([&["layout"], words].concat())?.args)
+    }
+
+    /// All of it is wrong input, which `main` tells from other errors by its type.
+    #[test]
+    fn wrong_input_is_typed_and_names_what_would_do() {
+        for (words, says) in [
+            (
+                ["show", "psi_grup", "--from", "6.2.1-u"],
+                "it has psi_group, psi_group_cpu, cgroup",
+            ),
+            (
+                ["show", "psi_group", "--from", "6.99"],
+                "accepted are btf, a file, or",
+            ),
+            (["show", "psi_group", "--from", "6.2.1"], "could be any of"),
+            (
+                ["show", "psi_group", "--from", "no/such.toml"],
+                "cannot be read",
+            ),
+        ] {
+            let error = run(&words).unwrap_err();
+            let typed = error
+                .downcast_ref::<LayoutError>()
+                .expect("wrong input is a LayoutError");
+            let text = typed.to_string();
+            assert!(
+                text.contains(says) && !text.contains('\n'),
+                "{words:?}: {text}"
+            );
+        }
+    }
+
+    /// Strides belong to the listing of a per-CPU object, slab classes to that of a heap object,
+    /// neither to that of an embedded one. 1696 + 8 * 44 = 2048: level 43 is the last in 2 KiB.
+    #[test]
+    fn the_listing_ends_with_the_allocation() {
+        let layout = layouts::find("6.2.1-defconfig").expect("built in");
+        for (name, says) in [
+            ("psi_group_cpu", Some("are 192 B or 256 B apart (inferred")),
+            ("psi_group", Some("kmalloc-1k: 1024 B apart")),
+            ("cgroup", Some("level 0 to 43: kmalloc-2k: 2048 B apart")),
+            ("kernfs_node", Some("kernfs_node_cache: 128 B apart")),
+            ("cgroup_subsys_state", None),
+        ] {
+            let text = shown(layout, name).expect("a struct of the layout");
+            match says {
+                Some(says) => assert!(text.contains(says), "{text}"),
+                None => assert!(!text.contains("apart"), "{text}"),
+            }
+            assert!(
+                text.lines().all(|l| l.chars().count() <= listing::COLUMNS),
+                "{text}"
+            );
+        }
+    }
+}

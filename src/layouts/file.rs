@@ -241,7 +241,7 @@ impl StructToml {
 }
 
 /// By offset, an enclosing field before the dotted ones in it.
-pub(super) fn sort_fields(fields: &mut [FieldLayout]) {
+pub(crate) fn sort_fields(fields: &mut [FieldLayout]) {
     fields.sort_by_key(|f| {
         let first_bit = f.bits.map_or(0, |(first, _)| first);
         (f.offset_bytes, first_bit, f.name.matches('.').count())

@@ -66,6 +66,10 @@ pub fn listing(layout: &Layout, struct_name: &str) -> Result<String, MissingFiel
             rows.hole(&mut text, f.offset_bytes, "hole");
         }
         let touch = hot.iter().find(|(h, _)| *h == f).map(|(_, touch)| *touch);
+        // An array without elements at the very end begins no line of the struct.
+        if f.offset_bytes < s.size_bytes {
+            rows.rule(&mut text, f.offset_bytes);
+        }
         rows.field(&mut text, f, touch);
     }
     if s.fields_complete {
@@ -220,7 +224,6 @@ impl Rows {
     }
 
     fn field(&mut self, out: &mut String, f: &FieldLayout, touch: Option<Touch>) {
-        self.rule(out, f.offset_bytes);
         // A bit field whose place is not known carries its width behind a colon.
         let (name, width) = f.name.split_once(':').unwrap_or((&f.name, ""));
         let bits = match f.bits {

@@ -218,7 +218,8 @@ const MAX_LEVEL: u32 = 1000;
 
 /// Runs of cgroup levels (the root is level 0) whose objects come from one class, for a
 /// `struct cgroup` of `size_bytes`: first level, last level, class; the class is `None` where the
-/// page allocator serves. Source: facts of `cgroup_create`: `size + 8 * (level + 1)`.
+/// page allocator serves. Source: Linux,
+/// kernel/cgroup/cgroup.c, `cgroup_create` asks for `size + 8 * (level + 1)` bytes.
 #[must_use]
 pub fn cgroup_classes(size_bytes: u32) -> Vec<(u32, u32, Option<u32>)> {
     let mut runs: Vec<(u32, u32, Option<u32>)> = Vec::new();
@@ -270,7 +271,7 @@ pub fn allocation_notes(
             for (first, last, class) in cgroup_classes(size_bytes) {
                 let prefix = match last {
                     MAX_LEVEL if first == 0 => "every level: ".to_string(),
-                    MAX_LEVEL => format!("level {first} and below: "),
+                    MAX_LEVEL => format!("level {first} on: "),
                     _ => format!("level {first} to {last}: "),
                 };
                 say(&prefix, class.and_then(|c| predicted(c, cpus)));
