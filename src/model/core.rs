@@ -17,8 +17,8 @@
 //!   the next store.
 //! - A load of bytes that an older store still has in the store buffer gets them `forward_cycles`
 //!   after both the store's data and the load's address are there. If that store has only some of
-//!   its bytes, the load waits until it has drained, as on x86-64 and Arm cores (store forwarding
-//!   fails).
+//!   its bytes, the load waits until it has drained (store forwarding fails: Fog, Microarchitecture,
+//!   for x86-64; assumed for Arm cores, from memory, not measured).
 //! - A locked read-modify-write waits for everything older, store buffer included, takes
 //!   `locked_cycles` on top of its access, and holds back all younger accesses until it is done. A
 //!   fence is the same without the access.
