@@ -28,8 +28,8 @@ fn compare(what: &str, accesses: &[Access]) -> Vec<Misses> {
 }
 
 /// `lines` loads 4096 bytes apart, each followed by a store 64 bytes on: of 64 sets they fill two
-/// with `lines` lines each. Under LRU all hit up to as many lines as ways, all miss beyond. With 256
-/// sets, 4096 bytes are 64 sets: the lines spread over 4 pairs of sets.
+/// with `lines` lines each. Under LRU all hit up to as many lines as ways, all miss beyond. With
+/// 256 sets, 4096 bytes are 64 sets: the lines spread over 4 pairs of sets.
 #[test]
 fn strided_conflicts() {
     for lines in [4_u64, 8, 9, 12, 13, 40] {

@@ -1,4 +1,5 @@
-//! One cache by itself: index, replacement policies, 3C; values worked out by hand and naive models.
+//! One cache by itself: index, replacement policies, 3C; values worked out by hand and naive
+//! models.
 
 #[path = "common/machines.rs"]
 mod machines;
@@ -72,8 +73,8 @@ fn fifo_misses_more_with_more_ways() {
 /// - Tree: each use points root and pair away from it. After D all point to way 0: A goes for E.
 ///   E and B are on the left, so the root points right, and the right pair to way 2 since D was its
 ///   last: C goes. F on the right turns the root left, where B was last: E goes.
-/// - Bits: D sets the last bit, so only D's stays. A (way 0) goes for E, B's bit is set by its hit, so C
-///   goes for F, which completes the set: only F's bit stays, and way 0, E, goes for G.
+/// - Bits: D sets the last bit, so only D's stays. A (way 0) goes for E, B's bit is set by its hit,
+///   so C goes for F, which completes the set: only F's bit stays, and way 0, E, goes for G.
 /// - FIFO: A, B (a hit does not count), C.
 #[test]
 fn policies_differ_as_derived_by_hand() {
@@ -100,11 +101,11 @@ fn tree_plru_fills_in_bit_reversed_order() {
 /// Three trees of four, 12 ways, lines 0 to 12 in a cycle.
 ///
 /// Cold misses go to the trees in turn: tree 0 holds 0 3 6 9, tree 1 holds 1 4 7 10, tree 2 holds 2
-/// 5 8 11, all pointing to their first way. Line 12 takes way 0 of tree 0 (line 0). Second sweep:
-/// 0 takes line 1 in tree 1, 1 takes line 2 in tree 2, 2 takes the way that tree 0 points to after 12 in way 0: way 2, line 6.
-/// 3, 4, 5 hit, way 1 of each tree. 6 misses: tree 0 points right to way 3 (way 2 was last there), line 9.
-/// 7, 8 hit. 9 misses: tree 0 points left to way 0 (3 in way 1 was last there), line 12. 10, 11 hit. 12 misses.
-/// So 6 of 13 miss, where true LRU misses 13.
+/// 5 8 11, all pointing to their first way. Line 12 takes way 0 of tree 0 (line 0). Second sweep: 0
+/// takes line 1 in tree 1, 1 takes line 2 in tree 2, 2 takes the way that tree 0 points to after 12
+/// in way 0: way 2, line 6. 3, 4, 5 hit, way 1 of each tree. 6 misses: tree 0 points right to way 3
+/// (way 2 was last there), line 9. 7, 8 hit. 9 misses: tree 0 points left to way 0 (3 in way 1 was
+/// last there), line 12. 10, 11 hit. 12 misses. So 6 of 13 miss, where true LRU misses 13.
 #[test]
 fn trees_of_four_miss_part_of_a_sweep_that_is_one_too_long() {
     let mut cache = cache(1, 12, Replacement::TreesOfFourLru);
@@ -179,8 +180,8 @@ fn dirty_lines_leave_dirty_and_a_flush_empties() {
     assert_eq!(cache.fill(4, false).victim, None);
 }
 
-/// Every set of every slice gets the same share of consecutive lines, whether sets and slices are powers
-/// of two or not.
+/// Every set of every slice gets the same share of consecutive lines, whether sets and slices are
+/// powers of two or not.
 #[test]
 fn consecutive_lines_spread_evenly() {
     let hash = vec![0b1010_0101 << 6, 0b1_1100_0010 << 6];
@@ -410,8 +411,8 @@ proptest! {
     }
 }
 
-/// The table of lines grows past its first size and forgets nothing: 10000 lines, one request each, then
-/// the same again, of which the last 100 are still in a list of 100.
+/// The table of lines grows past its first size and forgets nothing: 10000 lines, one request each,
+/// then the same again, of which the last 100 are still in a list of 100.
 #[test]
 fn shadow_grows() {
     let mut shadow = Shadow::new(100, false);
@@ -422,7 +423,8 @@ fn shadow_grows() {
     assert_eq!(shadow.request(0), Cause::Compulsory);
 }
 
-/// Beside an exclusive level: a victim enters, a request takes it out, so that the next one finds it gone.
+/// Beside an exclusive level: a victim enters, a request takes it out, so that the next one finds
+/// it gone.
 #[test]
 fn exclusive_shadow_gives_lines_up() {
     let mut shadow = Shadow::new(2, true);

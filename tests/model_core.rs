@@ -1,7 +1,8 @@
-//! The core's timing, on machines of `common/machines.rs`: every expected time is worked out by hand.
+//! The core's timing, on machines of `common/machines.rs`: every expected time is worked out by
+//! hand.
 //!
-//! Times count from an idle core. Instruction `i` is dispatched in cycle `i` at the earliest (issue width 1).
-//! L1D 5, L2 14, memory 200 cycles.
+//! Times count from an idle core. Instruction `i` is dispatched in cycle `i` at the earliest (issue
+//! width 1). L1D 5, L2 14, memory 200 cycles.
 
 #[path = "common/machines.rs"]
 mod machines;
@@ -63,8 +64,8 @@ fn chase(mem: &mut Modelled, objects: u64, stride: u64) {
     }
 }
 
-/// A chain of n loads takes n latencies: of the L1D; of the L2 where nine lines share a set of eight ways
-/// under LRU; of memory where nothing was touched.
+/// A chain of n loads takes n latencies: of the L1D; of the L2 where nine lines share a set of
+/// eight ways under LRU; of memory where nothing was touched.
 #[test]
 fn a_dependent_chain_takes_its_latencies() {
     let machine = machines::two_levels();
@@ -100,8 +101,8 @@ fn fractions_of_cycles_count() {
     assert_eq!(stats.cycles, 17.0);
 }
 
-/// With more issue width than ports, n independent L1D hits start `ports` per cycle: the last in cycle n /
-/// ports - 1, and 5 later it is there. Those that complete together retire 1/width apart.
+/// With more issue width than ports, n independent L1D hits start `ports` per cycle: the last in
+/// cycle n / ports - 1, and 5 later it is there. Those that complete together retire 1/width apart.
 #[test]
 fn independent_loads_are_bound_by_ports() {
     for (width, ports) in [(4, 1), (4, 2), (6, 3), (10, 2)] {
@@ -121,8 +122,8 @@ fn independent_loads_are_bound_by_ports() {
     }
 }
 
-/// Forty independent misses, ten at a time: the tenth starts in cycle 9, the 40th three latencies later.
-/// With one at a time it is a chain.
+/// Forty independent misses, ten at a time: the tenth starts in cycle 9, the 40th three latencies
+/// later. With one at a time it is a chain.
 #[test]
 fn misses_overlap_up_to_the_outstanding_ones() {
     for (l1, l2, expected) in [(10, 64, 809), (64, 10, 809), (1, 64, 8000), (64, 64, 239)] {
@@ -150,14 +151,15 @@ fn a_chain_of_misses_leaves_room_for_others() {
         }
         touch(mem, 9, 64);
     };
-    // The chain's loads take cycle 0, 200, 400; the nine start from cycle 3 to 11, retire in order behind it.
+    // The chain's loads take cycle 0, 200, 400; the nine start from cycle 3 to 11, retire in order
+    // behind it.
     let stats = region(&machine, |_| (), timed);
     assert_eq!(stats.cycles, 600.0 + 9.0);
 }
 
-/// Misses further apart than the window cannot overlap: behind each, the window fills with `work` and waits.
-/// The next is dispatched a cycle after the miss before retires: n latencies and n - 1 cycles. At half
-/// the window two misses are in it at a time.
+/// Misses further apart than the window cannot overlap: behind each, the window fills with `work`
+/// and waits. The next is dispatched a cycle after the miss before retires: n latencies and n - 1
+/// cycles. At half the window two misses are in it at a time.
 #[test]
 fn a_full_window_serialises_misses() {
     let machine = machines::two_levels();
@@ -193,8 +195,9 @@ fn work_takes_issue_slots() {
     }
 }
 
-/// A second load of a line in flight completes with it (and retires a cycle later), and is no
-/// miss. One whose turn comes earlier, since the first one's address is late, does not wait for the first.
+/// A second load of a line in flight completes with it (and retires a cycle later), and is no miss.
+/// One whose turn comes earlier, since the first one's address is late, does not wait for the
+/// first.
 #[test]
 fn accesses_to_a_line_in_flight_merge() {
     let mut machine = machines::two_levels();
@@ -226,8 +229,9 @@ fn accesses_to_a_line_in_flight_merge() {
     region(&machine, warm, late_first);
 }
 
-/// Issue width 2. A load of stored bytes gets them 4 cycles after it starts (half a cycle behind the store), or
-/// after the stored value has come from memory (200). Bytes beside them come from the cache.
+/// Issue width 2. A load of stored bytes gets them 4 cycles after it starts (half a cycle behind
+/// the store), or after the stored value has come from memory (200). Bytes beside them come from
+/// the cache.
 #[test]
 fn stores_forward_to_loads() {
     let mut machine = machines::two_levels();
@@ -262,8 +266,8 @@ fn stores_forward_to_loads() {
     region(&machine, warm, other_bytes);
 }
 
-/// A load that spans more than the store waits until the store has drained: it executes in cycle 0, retires and
-/// drains at 1, and an L1D latency later the load is done.
+/// A load that spans more than the store waits until the store has drained: it executes in cycle 0,
+/// retires and drains at 1, and an L1D latency later the load is done.
 #[test]
 fn partly_stored_bytes_wait_for_the_drain() {
     let mut machine = machines::two_levels();
@@ -293,8 +297,8 @@ fn stores_that_hit_flow() {
 }
 
 /// A store that misses retires at once, but its buffer entry is taken until its line comes. With 4
-/// entries and 1 outstanding miss, 5 stores that miss: the fifth is dispatched when the first has drained
-/// (200) and retires a cycle later; with 5 entries it retires at 5.
+/// entries and 1 outstanding miss, 5 stores that miss: the fifth is dispatched when the first has
+/// drained (200) and retires a cycle later; with 5 entries it retires at 5.
 #[test]
 fn a_full_store_buffer_stops_dispatch() {
     for (entries, expected) in [(4, 201.0), (5, 5.0)] {
@@ -314,8 +318,8 @@ fn a_full_store_buffer_stops_dispatch() {
     }
 }
 
-/// Locked additions to a line at hand: each waits for the one before and takes 5 + 20. A load behind them starts after
-/// them. A fence takes 20, after the store before it has drained.
+/// Locked additions to a line at hand: each waits for the one before and takes 5 + 20. A load
+/// behind them starts after them. A fence takes 20, after the store before it has drained.
 #[test]
 fn locked_accesses_and_fences_serialise() {
     let machine = machines::two_levels();
@@ -338,8 +342,8 @@ fn locked_accesses_and_fences_serialise() {
     assert_eq!(region(&machine, warm, fenced).cycles, 200.0 + 20.0 + 5.0);
 }
 
-/// Power-up guesses not taken. A taken branch on a constant stops dispatch for 15 cycles, on a value from memory for
-/// 200 + 15 more than its load; a branch not taken stops nothing.
+/// Power-up guesses not taken. A taken branch on a constant stops dispatch for 15 cycles, on a
+/// value from memory for 200 + 15 more than its load; a branch not taken stops nothing.
 #[test]
 fn mispredictions_stop_dispatch() {
     let machine = machines::two_levels();
@@ -373,7 +377,8 @@ fn mispredictions_stop_dispatch() {
     assert_eq!((stats.core.branches, stats.core.mispredicted), (1, 0));
 }
 
-/// A loop of 5 rounds, taken four times and then not, is learnt: the history of 12 tells where in the loop it is.
+/// A loop of 5 rounds, taken four times and then not, is learnt: the history of 12 tells where in
+/// the loop it is.
 #[test]
 fn short_patterns_are_learnt() {
     let rounds = |mem: &mut Modelled, n: u64| {
@@ -389,8 +394,9 @@ fn short_patterns_are_learnt() {
     assert_eq!((stats.core.branches, stats.core.mispredicted), (500, 0));
 }
 
-/// B is prefetched in cycle 0 and there at 200; the load of A starts in cycle 1 and is there at 201; B, whose address
-/// depends on A, is an L1D hit then: 206 instead of 400. A prefetch of a null pointer does nothing.
+/// B is prefetched in cycle 0 and there at 200; the load of A starts in cycle 1 and is there at
+/// 201; B, whose address depends on A, is an L1D hit then: 206 instead of 400. A prefetch of a null
+/// pointer does nothing.
 #[test]
 fn prefetches_hide_misses() {
     let machine = machines::two_levels();
@@ -422,8 +428,9 @@ fn straddling_accesses_take_the_later_line() {
     assert_eq!(stats.levels[0].loads.requests, 2);
 }
 
-/// Four DTLB entries, 16 STLB entries, LRU, a chain over n pages of 4 KiB whose lines are in the L1D: up to 4 pages
-/// 5 cycles each, up to 16 pages 5 + 7, beyond 5 + 7 + 30. Without STLB beyond 4: 5 + 30.
+/// Four DTLB entries, 16 STLB entries, LRU, a chain over n pages of 4 KiB whose lines are in the
+/// L1D: up to 4 pages 5 cycles each, up to 16 pages 5 + 7, beyond 5 + 7 + 30. Without STLB beyond
+/// 4: 5 + 30.
 #[test]
 fn translations_add_their_latency() {
     let small: &[u64] = &[4096];

@@ -146,9 +146,10 @@ fn shapes() -> impl Strategy<Value = Vec<machine::Cache>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Any levels of any inclusion do what the naive hierarchy does: who serves, what is where, what is
-    /// dirty, all counts. No dirty data are lost. An inclusive level holds all that is inside it; an exclusive one nothing
-    /// that the level inside it holds. Requests are hits plus misses, and misses are the next level's requests.
+    /// Any levels of any inclusion do what the naive hierarchy does: who serves, what is where,
+    /// what is dirty, all counts. No dirty data are lost. An inclusive level holds all that is
+    /// inside it; an exclusive one nothing that the level inside it holds. Requests are hits plus
+    /// misses, and misses are the next level's requests.
     #[test]
     fn agrees_with_lists(
         caches in shapes(),
@@ -219,9 +220,9 @@ proptest! {
     }
 }
 
-/// L1 of 1 x 2, inclusive L2 of 1 x 2 under LRU: A B A A C. The hits of A stay in the L1, so in the L2 A
-/// is oldest: C evicts it there and, by inclusion, in the L1, though it is the youngest there. So A
-/// misses again. Non-inclusive, it hits.
+/// L1 of 1 x 2, inclusive L2 of 1 x 2 under LRU: A B A A C. The hits of A stay in the L1, so in the
+/// L2 A is oldest: C evicts it there and, by inclusion, in the L1, though it is the youngest there.
+/// So A misses again. Non-inclusive, it hits.
 #[test]
 fn inclusion_victims() {
     for (inclusion, served, back_invalidations) in [
@@ -238,8 +239,8 @@ fn inclusion_victims() {
     }
 }
 
-/// An exclusive L2 adds its lines to those of the L1: a cyclic sweep over as many lines as both have never leaves
-/// them, where an inclusive L2 of the same size misses all of them.
+/// An exclusive L2 adds its lines to those of the L1: a cyclic sweep over as many lines as both
+/// have never leaves them, where an inclusive L2 of the same size misses all of them.
 #[test]
 fn exclusive_levels_add_up() {
     for (inclusion, misses) in [(Inclusion::Exclusive, 0), (Inclusion::Inclusive, 6)] {
@@ -255,9 +256,9 @@ fn exclusive_levels_add_up() {
     }
 }
 
-/// 64 sets of 8: nine lines that share a set all miss under LRU though 512 lines have room: conflicts. 513
-/// consecutive lines overflow one set by one, so its nine miss; a fully associative cache misses all: capacity.
-/// After a flush all is compulsory again.
+/// 64 sets of 8: nine lines that share a set all miss under LRU though 512 lines have room:
+/// conflicts. 513 consecutive lines overflow one set by one, so its nine miss; a fully associative
+/// cache misses all: capacity. After a flush all is compulsory again.
 #[test]
 fn causes_of_textbook_sweeps() {
     let sweep = |lines: u64, stride: u64| {

@@ -1,4 +1,5 @@
-//! A kernel's view: data, pages, attribution, starts, filters, and that all of it repeats to the bit.
+//! A kernel's view: data, pages, attribution, starts, filters, and that all of it repeats to the
+//! bit.
 
 #[path = "common/machines.rs"]
 mod machines;
@@ -40,8 +41,8 @@ fn field(id: u16, offset_bytes: u32) -> Field {
     Field { id, offset_bytes }
 }
 
-/// Every width reads back what was stored, zero-extended; neighbours keep theirs; a 16-byte store has its value
-/// in the low half and zeros above.
+/// Every width reads back what was stored, zero-extended; neighbours keep theirs; a 16-byte store
+/// has its value in the low half and zeros above.
 #[test]
 fn data_are_the_arenas() {
     let (mut arena, machine) = (arena(), machines::two_levels());
@@ -71,9 +72,9 @@ fn data_are_the_arenas() {
     assert_eq!(mem.load::<8>(base, field(0, 8)).get(), 0);
 }
 
-/// Nine objects 4096 bytes apart in 64 sets of 8 ways: field 7 at offset 136 lies in line 2 of each and in set 2, and every
-/// walk after the first misses nine times, a conflict, served by the L2 (14 - 5 cycles more). Field 4 at
-/// offset 0 of the first object hits. Warm-up is not booked.
+/// Nine objects 4096 bytes apart in 64 sets of 8 ways: field 7 at offset 136 lies in line 2 of each
+/// and in set 2, and every walk after the first misses nine times, a conflict, served by the L2 (14
+/// - 5 cycles more). Field 4 at offset 0 of the first object hits. Warm-up is not booked.
 #[test]
 fn misses_are_booked_to_field_line_set_and_cause() {
     let (mut arena, machine) = (arena(), machines::two_levels());
@@ -114,8 +115,8 @@ fn misses_are_booked_to_field_line_set_and_cause() {
     assert_eq!(model.misses(), []);
 }
 
-/// One cold load: L1D and L2 miss, compulsory where classified, DTLB and STLB miss. The rows sum up to what
-/// the access took beyond 5 cycles: (14 - 5) + (200 - 14) + 7 + 30.
+/// One cold load: L1D and L2 miss, compulsory where classified, DTLB and STLB miss. The rows sum up
+/// to what the access took beyond 5 cycles: (14 - 5) + (200 - 14) + 7 + 30.
 #[test]
 fn rows_of_an_access_sum_up_to_its_latency() {
     let mut machine = machines::two_levels();
@@ -134,7 +135,8 @@ fn rows_of_an_access_sum_up_to_its_latency() {
         .map(|row| (row.level.name(), row.cause, row.set, row.cycles))
         .collect();
     let translation = Some(Cause::Translation);
-    // 1 GiB is page 0x40000: it and 5 more, modulo 4 sets, is set 1. Its line is 5 * 64 + 1 modulo 1024.
+    // 1 GiB is page 0x40000: it and 5 more, modulo 4 sets, is set 1. Its line is 5 * 64 + 1 modulo
+    // 1024.
     let expected = [
         ("l1d", Some(Cause::Compulsory), 1, 9.0),
         ("l2", None, 321, 186.0),
@@ -144,8 +146,9 @@ fn rows_of_an_access_sum_up_to_its_latency() {
     assert_eq!(rows, expected);
 }
 
-/// Warm, polluted and flushed starts of the same eight loads: all hit; all miss the L1D after as much other data as
-/// it holds, sought in the same sets; all come from memory, compulsory. Other data are not in the region's counts or time.
+/// Warm, polluted and flushed starts of the same eight loads: all hit; all miss the L1D after as
+/// much other data as it holds, sought in the same sets; all come from memory, compulsory. Other
+/// data are not in the region's counts or time.
 #[test]
 fn starts_differ_in_caches_only() {
     let machine = machines::two_levels();
@@ -210,8 +213,8 @@ fn unseen_fields_are_kept_from_the_caches() {
     assert_eq!(mem.end_region().levels[0].loads.misses, 1);
 }
 
-/// Per-CPU memory keeps 4 KiB pages where all else has 2 MiB ones: a TLB of four 4 KiB entries misses on five of its pages
-/// in turn, while 256 KiB of slab memory are one large page.
+/// Per-CPU memory keeps 4 KiB pages where all else has 2 MiB ones: a TLB of four 4 KiB entries
+/// misses on five of its pages in turn, while 256 KiB of slab memory are one large page.
 #[test]
 fn page_size_goes_by_region() {
     let mut machine = machines::two_levels();
@@ -235,7 +238,8 @@ fn page_size_goes_by_region() {
     }
 }
 
-/// Both page sizes in one table share its entries: four large and one small page in turn are five for four ways.
+/// Both page sizes in one table share its entries: four large and one small page in turn are five
+/// for four ways.
 #[test]
 fn page_sizes_may_share_a_tlb() {
     let mut machine = machines::two_levels();
@@ -262,8 +266,8 @@ fn page_sizes_may_share_a_tlb() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Distinct pages get distinct frames, of both sizes, and bits within a page are kept; another seed gives
-    /// other frames.
+    /// Distinct pages get distinct frames, of both sizes, and bits within a page are kept; another
+    /// seed gives other frames.
     #[test]
     fn frames_are_a_permutation(seed in any::<u64>(), huge in any::<bool>()) {
         let options = if huge { PageMapOptions::HUGE } else { PageMapOptions::SMALL };
@@ -288,9 +292,10 @@ proptest! {
     }
 }
 
-/// A level that is indexed beyond the page offset sees frames, not nominal addresses: 128 lines 16 KiB apart are one set of
-/// 256 by nominal address, and four residues by frame of 4 KiB. Frames spread them: each of the four gets
-/// 32 on average, standard deviation 4.9, so at least 10 (4.5 deviations).
+/// A level that is indexed beyond the page offset sees frames, not nominal addresses: 128 lines 16
+/// KiB apart are one set of 256 by nominal address, and four residues by frame of 4 KiB. Frames
+/// spread them: each of the four gets 32 on average, standard deviation 4.9, so at least 10 (4.5
+/// deviations).
 #[test]
 fn frames_spread_over_physically_indexed_sets() {
     for seed in 0..20 {
@@ -304,7 +309,8 @@ fn frames_spread_over_physically_indexed_sets() {
     }
 }
 
-/// A busy mixture on a machine with everything: same seed, same bits; and what is booked is what is counted.
+/// A busy mixture on a machine with everything: same seed, same bits; and what is booked is what is
+/// counted.
 #[test]
 fn same_seed_same_bits_and_books_balance() {
     let mut machine = machines::two_levels();

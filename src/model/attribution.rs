@@ -2,10 +2,10 @@
 //!
 //! Every load or store that misses a level makes one count in that level's row; prefetches are
 //! nobody's wait and are not booked. The cycles of a row are its misses times the latency that one
-//! miss adds: of a cache, the next level's latency (or memory's) minus its own, of that access; of a TLB,
-//! what the miss adds to the access. So the rows of one access sum up to its latency beyond that of
-//! an L1D and DTLB hit. The core overlaps accesses: the sum over all rows is an upper bound of what
-//! taking the misses away can save, not a share of the run's cycles.
+//! miss adds: of a cache, the next level's latency (or memory's) minus its own, of that access; of
+//! a TLB, what the miss adds to the access. So the rows of one access sum up to its latency beyond
+//! that of an L1D and DTLB hit. The core overlaps accesses: the sum over all rows is an upper bound
+//! of what taking the misses away can save, not a share of the run's cycles.
 
 use super::classify::Cause;
 use super::core::cycles_of;
@@ -167,7 +167,8 @@ struct Entry {
     ticks: u64,
 }
 
-/// The table that misses are booked in. Memory grows with the number of distinct rows, and only then.
+/// The table that misses are booked in. Memory grows with the number of distinct rows, and only
+/// then.
 #[derive(Clone, Debug)]
 pub struct Attribution {
     /// Open addressing; `misses == 0` is free.

@@ -118,8 +118,9 @@ impl Misses {
         time.max(self.free_at[0])
     }
 
-    /// Occupy a register from `start`, when one is free, to `end`: the one that became free last, so that a
-    /// chain of misses, booked ahead, holds one register and leaves the others to younger misses.
+    /// Occupy a register from `start`, when one is free, to `end`: the one that became free last,
+    /// so that a chain of misses, booked ahead, holds one register and leaves the others to younger
+    /// misses.
     #[inline]
     pub fn occupy(&mut self, start: u64, end: u64) {
         let free = self.free_at.iter().take_while(|&&at| at <= start).count();

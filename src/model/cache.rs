@@ -146,7 +146,8 @@ impl Cache {
         let Some(order) = Order::new(cache.replacement, all_sets, ways, seed) else {
             return error(
                 format!("ways = {ways} with replacement {:?}", cache.replacement),
-                "a power of two for tree-plru, a multiple of 4 for trees-of-four-lru, any number for lru, bit-plru, fifo and random",
+                "a power of two for tree-plru, a multiple of 4 for trees-of-four-lru, any number for \
+                 the others",
             );
         };
         Ok(Cache {

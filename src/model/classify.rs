@@ -7,8 +7,8 @@
 //! has no compulsory miss.
 //!
 //! An exclusive level holds what inner levels evicted, and so does the cache beside it: victims
-//! enter both, a hit leaves both. Writebacks and back-invalidations are not shown to it; a miss that
-//! a back-invalidation caused is therefore a conflict (of the inclusive level's sets).
+//! enter both, a hit leaves both. Writebacks and back-invalidations are not shown to it; a miss
+//! that a back-invalidation caused is therefore a conflict (of the inclusive level's sets).
 
 /// Cause of a cache miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,8 +56,8 @@ pub struct Shadow {
 const FIRST_TABLE_BITS: u32 = 12;
 
 impl Shadow {
-    /// Beside a level of `lines` lines. `exclusive`: lines enter by [`evicted`](Shadow::evicted) and
-    /// leave when requested.
+    /// Beside a level of `lines` lines. `exclusive`: lines enter by [`evicted`](Shadow::evicted)
+    /// and leave when requested.
     #[must_use]
     pub fn new(lines: usize, exclusive: bool) -> Shadow {
         Shadow {

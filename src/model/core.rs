@@ -1,35 +1,39 @@
 //! When things happen: an out-of-order core, reduced to what decides how misses overlap.
 //!
-//! **What it is.** Instructions enter in program order, up to `issue_width` per cycle, into a window
-//! of `window` entries, and leave it in order, up to `issue_width` per cycle, when they have
+//! **What it is.** Instructions enter in program order, up to `issue_width` per cycle, into a
+//! window of `window` entries, and leave it in order, up to `issue_width` per cycle, when they have
 //! completed. A full window stops dispatch. Every memory access is one instruction, so is every
 //! branch and every instruction of `work`. In between:
 //! - A load starts when it is dispatched, its address is ready and a load port is free in that
 //!   cycle; younger loads may go first. It completes after the latency of the level that served
 //!   it, plus that of its translation.
-//! - An access that misses levels 1 to k occupies one of the `outstanding_misses` of each of them from its
-//!   start to its end, and waits for a free one. An access to a line in flight completes with
-//!   it, unless it would have started the miss earlier itself.
+//! - An access that misses levels 1 to k occupies one of the `outstanding_misses` of each of them
+//!   from its start to its end, and waits for a free one. An access to a line in flight completes
+//!   with it, unless it would have started the miss earlier itself.
 //! - A store executes when its address is ready and a store port is free, may retire a cycle after
-//!   its data are ready too, and then drains from the store buffer, in order, up to `store_ports` per cycle. The line of
-//!   a store that misses is asked for when the store executes, not when it drains, as cores do;
-//!   the store drains when it is there. A full store buffer stops dispatch at the next store.
-//! - A load of bytes that an older store still has in the store buffer gets them
-//!   `forward_cycles` after both the store's data and the load's address are there. If that store has only some of its bytes,
-//!   the load waits until it has drained, as on x86-64 and Arm cores (store forwarding fails).
+//!   its data are ready too, and then drains from the store buffer, in order, up to `store_ports`
+//!   per cycle. The line of a store that misses is asked for when the store executes, not when it
+//!   drains, as cores do; the store drains when it is there. A full store buffer stops dispatch at
+//!   the next store.
+//! - A load of bytes that an older store still has in the store buffer gets them `forward_cycles`
+//!   after both the store's data and the load's address are there. If that store has only some of
+//!   its bytes, the load waits until it has drained (store forwarding fails: Fog, Microarchitecture,
+//!   for x86-64; assumed for Arm cores, from memory, not measured).
 //! - A locked read-modify-write waits for everything older, store buffer included, takes
 //!   `locked_cycles` on top of its access, and holds back all younger accesses until it is done. A
 //!   fence is the same without the access.
 //! - A prefetch is a load that nobody waits for: it retires a cycle after its start.
-//! - A branch is predicted by gshare (4096 two-bit counters, 12 bits of history). A wrong guess stops
-//!   dispatch until its operand is ready, and `mispredict_cycles` more.
+//! - A branch is predicted by gshare (4096 two-bit counters, 12 bits of history). A wrong guess
+//!   stops dispatch until its operand is ready, and `mispredict_cycles` more.
 //!
-//! **What it leaves out.** Instruction fetch and decode; execution ports and latencies of anything but
-//! memory (an instruction of `work` takes one cycle and nobody waits for it; computing on loaded
-//! values is free); limits of the scheduler and the load buffer (the window stands for both); wrong-path accesses after a
-//! mispredicted branch; memory-order violations (loads never wait for unknown addresses of
-//! older stores); bandwidth of L2, L3 and memory other than by outstanding misses; bank conflicts;
-//! replays; SMT; hardware prefetch; frequency.
+//! **What it leaves out.** Instruction fetch and decode; execution ports and latencies of anything
+//! but memory (an instruction of `work` takes one cycle and nobody waits for it; computing on
+//! loaded values is free); limits of the scheduler and the load buffer (the window stands for
+//! both); wrong-path accesses after a mispredicted branch; memory-order violations (loads never
+//! wait for unknown addresses of older stores); bandwidth of L2, L3 and memory other than by
+//! outstanding misses; a line that leaves the L1D while its data are still on their way (fetched
+//! again, it comes at the latency of the level that holds it by then); bank conflicts; replays;
+//! SMT; hardware prefetch; frequency.
 //!
 //! Time is counted in ticks, 2520 to the cycle (divisible by every issue width up to 10), as
 //! integers: results are the same bits everywhere.

@@ -1,8 +1,8 @@
 //! The `model` rung: a deterministic model of one core of a named machine.
 //!
-//! A [`Model`] is a [`Hierarchy`](hierarchy::Hierarchy) of caches with [`Tlbs`](tlb::Tlbs) and a
-//! [`PageMap`](page_map::PageMap) before them, a [`Core`](core::Core) that decides when things happen, and an
-//! [`Attribution`](attribution::Attribution) that says whose misses they are. [`Model::on`] puts it over an arena: what
+//! A [`Model`] is a [`Hierarchy`] of caches with [`Tlbs`] and a
+//! [`PageMap`] before them, a [`Core`] that decides when things happen, and an
+//! [`Attribution`] that says whose misses they are. [`Model::on`] puts it over an arena: what
 //! comes out is a `kernels::memory::Memory` that a kernel runs on. Presented accesses change caches
 //! in program order; the core decides when they happen. Same machine, same seed, same accesses:
 //! same bits out. Each module says what it leaves out.

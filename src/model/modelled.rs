@@ -93,7 +93,8 @@ impl Modelled<'_> {
         self.model.core.drain();
     }
 
-    /// From now on accesses change caches, TLBs and predictor, but no time passes: pollution between operations.
+    /// From now on accesses change caches, TLBs and predictor, but no time passes: pollution
+    /// between operations.
     pub fn untimed(&mut self) {
         self.drain();
         self.model.timed = false;

@@ -3,9 +3,9 @@
 //! Bits within a page are kept; the frame number is a seeded permutation of the page number, so
 //! distinct pages get distinct frames, spread over all sets of a physically indexed cache. A host's
 //! real frames differ from draw to draw in the same way; neither buddy allocator nor page colouring
-//! is modelled. An L1D whose sets times line fit a 4 KiB page has its index within the
-//! page offset, so that virtual (nominal) and physical index are the same there; every other level
-//! is indexed by physical address.
+//! is modelled. All levels are indexed by physical address. An L1D whose sets are a power of two
+//! and times line fit a 4 KiB page has its index within the page offset, where nominal (virtual)
+//! and physical address agree: it is indexed by either.
 
 use kernels::arena::{Random, Region};
 

@@ -16,10 +16,11 @@ pub enum Order {
     /// Bits of a binary tree over the ways, `words` words of 64 bits a set. Bit `n` belongs to
     /// node `n` (root 1, children `2n` and `2n + 1`); 0 points left, 1 right, to the way to go.
     TreePlru(Bits),
-    /// One stamp for each tree of four ways; its low three bits are that tree's bits (nodes 1 to 3),
-    /// the others the time of the tree's last use. The oldest tree loses a way.
+    /// One stamp for each tree of four ways; its low three bits are that tree's bits (nodes 1 to
+    /// 3), the others the time of the tree's last use. The oldest tree loses a way.
     TreesOfFourLru(Stamps),
-    /// One bit a way, set on use; when all are set, the others are cleared. The first clear one goes.
+    /// One bit a way, set on use; when all are set, the others are cleared. The first clear one
+    /// goes.
     BitPlru(Bits),
     /// Time of the fill of each way; the smallest goes.
     Fifo(Stamps),

@@ -1,8 +1,8 @@
 //! Data TLBs: which pages' translations are at hand, and what a missing one costs.
 //!
-//! True LRU. A miss of the first level (DTLB) adds the second's (STLB's) latency; a miss of both adds
-//! a page walk on top of it. Without a second level for the page size, a DTLB miss walks.
-//! A page that misses enters both levels. A machine without any TLB table translates for nothing.
+//! True LRU. A miss of the first level (DTLB) adds the second's (STLB's) latency; a miss of both
+//! adds a page walk on top of it. Without a second level for the page size, a DTLB miss walks. A
+//! page that misses enters both levels. A machine without any TLB table translates for nothing.
 //!
 //! Not modelled: page-walk caches, the walks' own cache misses, nested paging, several walks that
 //! overlap or queue, entries that cover coalesced pages, an STLB that holds only DTLB victims.

@@ -1,7 +1,7 @@
 //! The same accesses as a program under cachegrind, and in the model: two counts to compare.
 //!
-//! The program is straight-line assembly, one `mov` or `add` per access at its nominal address, in a loop
-//! that touches no other memory. It runs twice, with 3 and with 13 rounds: a tenth of the
+//! The program is straight-line assembly, one `mov` or `add` per access at its nominal address, in
+//! a loop that touches no other memory. It runs twice, with 3 and with 13 rounds: a tenth of the
 //! difference is what one round misses once the start is forgotten.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -35,8 +35,8 @@ pub struct Misses {
     pub writes: u64,
 }
 
-/// What the model counts: nominal addresses, as cachegrind knows no others; an access that straddles
-/// two lines counts once.
+/// What the model counts: nominal addresses, as cachegrind knows no others; an access that
+/// straddles two lines counts once.
 pub fn modelled(accesses: &[Access], d1: D1) -> Misses {
     let machine = machines::machine(vec![machines::l1(d1.sets, d1.ways)]);
     let pages = PageMapOptions {
