@@ -15,6 +15,8 @@ pub mod linux;
 pub mod sysfs;
 pub mod told;
 
+pub use calibration::Calibration;
+pub use catalogue::MachineError;
 pub use check::Fault;
 
 /// How sure a number is.

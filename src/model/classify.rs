@@ -23,6 +23,19 @@ pub enum Cause {
     Translation,
 }
 
+impl Cause {
+    /// As column `cause` spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Compulsory => "compulsory",
+            Cause::Capacity => "capacity",
+            Cause::Conflict => "conflict",
+            Cause::Translation => "translation",
+        }
+    }
+}
+
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]

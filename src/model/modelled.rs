@@ -88,6 +88,11 @@ impl Modelled<'_> {
         self.model.end_region()
     }
 
+    /// Forget the misses booked so far: those of a warm-up.
+    pub fn clear_misses(&mut self) {
+        self.model.clear_misses();
+    }
+
     /// Wait until the core is idle.
     pub fn drain(&mut self) {
         self.model.core.drain();

@@ -73,7 +73,11 @@ impl Case {
             kernel: experiment.kernel,
             variant,
             // CFS went with 6.6, and with it the states that are tested one by one.
-            scheduler: if form.states_one_by_one { Scheduler::Cfs } else { Scheduler::Eevdf },
+            scheduler: if form.states_one_by_one {
+                Scheduler::Cfs
+            } else {
+                Scheduler::Eevdf
+            },
         })
     }
 
@@ -107,11 +111,19 @@ impl Case {
     }
 
     fn walks<'a>(&'a self, globals: &'a Globals) -> Walks<'a> {
-        Walks { variant: self.variant, offsets: &self.tree.offsets, globals, zero: 0 }
+        Walks {
+            variant: self.variant,
+            offsets: &self.tree.offsets,
+            globals,
+            zero: 0,
+        }
     }
 
     fn pipe<'a>(&'a self, globals: &'a Globals) -> Pipe<'a> {
-        Pipe { walks: self.walks(globals), scheduler: self.scheduler }
+        Pipe {
+            walks: self.walks(globals),
+            scheduler: self.scheduler,
+        }
     }
 
     /// What must happen once before the first operation.
@@ -163,12 +175,18 @@ impl Case {
         let time = &mut at.time_ns;
         let from = at.operations;
         at.operations += count;
-        let walks = Walks { zero, ..self.walks(globals) };
+        let walks = Walks {
+            zero,
+            ..self.walks(globals)
+        };
         match self.kernel {
             Kernel::PsiWalk => bare_walks_native(mem, &walks, count),
             Kernel::PsiDepth => task_changes_native(mem, &walks, count, time),
             Kernel::PsiPipe | Kernel::PsiInner => {
-                let pipe = Pipe { walks, scheduler: self.scheduler };
+                let pipe = Pipe {
+                    walks,
+                    scheduler: self.scheduler,
+                };
                 round_trips_native(mem, &pipe, from, count, time)
             }
         }

@@ -47,7 +47,10 @@ pub fn find(name: &str) -> Result<Machine, RunError> {
 impl Machines {
     /// Read what is asked for; machines and what there is to say about them go to `sink`.
     pub fn new(asked: &Asked, sink: &mut Sink<'_>) -> Result<Machines, RunError> {
-        let mut machines = Machines { host: None, named: Vec::new() };
+        let mut machines = Machines {
+            host: None,
+            named: Vec::new(),
+        };
         let model_of_host = asked.models.iter().any(|m| m == HOST);
         if asked.native || model_of_host {
             machines.host = Some(read_host(asked, model_of_host, sink)?);
@@ -67,13 +70,19 @@ impl Machines {
         if name == HOST {
             return self.host.as_ref()?.machine.as_ref();
         }
-        self.named.iter().find(|(known, _)| known == name).map(|(_, machine)| machine)
+        self.named
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, machine)| machine)
     }
 
     /// Whether huge pages of this machine are small ones to its TLB.
     pub fn huge_pages_split(&self, name: &str) -> bool {
         name == HOST
-            && self.host.as_ref().is_some_and(|h| h.calibration.huge_pages_split == Some(true))
+            && self
+                .host
+                .as_ref()
+                .is_some_and(|h| h.calibration.huge_pages_split == Some(true))
     }
 }
 
@@ -90,7 +99,12 @@ fn read_host(asked: &Asked, modelled: bool, sink: &mut Sink<'_>) -> Result<Host,
     }
     sink(Row::Machine(Box::new(host.machine.clone())))?;
     let name = host.machine.name.clone();
-    Ok(Host { name, cpu, calibration, machine: Some(host.machine) })
+    Ok(Host {
+        name,
+        cpu,
+        calibration,
+        machine: Some(host.machine),
+    })
 }
 
 /// The host is no machine for the model; what does not need one goes on.
@@ -107,5 +121,10 @@ fn without_caches(
     }
     sink(Row::Note(format!("host: {error}")))?;
     let calibration = calibrate(cpu, &[], false);
-    Ok(Host { name: "host:unknown".into(), cpu, calibration, machine: None })
+    Ok(Host {
+        name: "host:unknown".into(),
+        cpu,
+        calibration,
+        machine: None,
+    })
 }

@@ -74,7 +74,10 @@ pub(crate) struct Sources {
 
 impl Sources {
     fn read(experiment: &Experiment) -> Result<Sources, RunError> {
-        let mut sources = Sources { layouts: HashMap::new(), streams: HashMap::new() };
+        let mut sources = Sources {
+            layouts: HashMap::new(),
+            streams: HashMap::new(),
+        };
         for name in &experiment.layouts {
             let layout = layouts::resolve(name).map_err(input)?;
             PsiOffsets::resolve(&layout).map_err(input)?;
@@ -119,7 +122,11 @@ pub fn prepare(experiment: &Experiment) -> Result<(), RunError> {
     }
     let mut placed: Vec<(String, String, u64)> = Vec::new();
     for point in experiment.points() {
-        let key = (point.layout.clone(), point.placement.to_string(), point.depth());
+        let key = (
+            point.layout.clone(),
+            point.placement.to_string(),
+            point.depth(),
+        );
         if !placed.contains(&key) {
             Case::new(experiment, &sources, &point, experiment.seed)?;
             placed.push(key);
@@ -140,8 +147,9 @@ pub fn run(
     let sources = Sources::read(experiment)?;
     note_layouts(&sources, sink)?;
     let points = experiment.points();
-    let (natives, models): (Vec<Point>, Vec<Point>) =
-        points.into_iter().partition(|p| p.backend == Backend::Native);
+    let (natives, models): (Vec<Point>, Vec<Point>) = points
+        .into_iter()
+        .partition(|p| p.backend == Backend::Native);
     let asked = machines::Asked {
         native: !natives.is_empty(),
         models: models.iter().map(|p| p.machine.clone()).collect(),

@@ -1,0 +1,434 @@
+//! Cases on real memory: pinned, interleaved, timed.
+//!
+//! Unsafe is confined to the promise that a case's addresses are those of its mapping.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kernels::arena::Region;
+use kernels::memory::Addr;
+use kernels::native::Native;
+use kernels::psi::Globals;
+use kernels::recorder::Recorder;
+
+use super::machines::{Host, Machines};
+use super::rows::{Value, keys, sample, seeds};
+use super::{Case, Position, Row, RunError, Sink, Sources};
+use crate::counters::{Counters, Reading};
+use crate::experiment::{Experiment, Point, Start};
+use crate::native::affinity::{self, Pinned};
+use crate::native::clock::{self, Clock};
+use crate::native::disturbance::Watch;
+use crate::native::interleave::{interleave, operations_per_sample};
+use crate::native::mapping::{self, Mapped};
+use crate::record::{Keys, Sample, Status};
+
+/// Length of a sample of a warm case: long against the clock's resolution and an empty region,
+/// short against a scheduler tick.
+const SAMPLE_NS: u64 = 20_000;
+/// Operations of one sample at most: a bare walk at depth 0 takes 3 ns.
+const MOST_OPERATIONS: u64 = 1 << 14;
+/// Operations before a warm sample, and before the first cold one.
+const WARM_UP: u64 = 6;
+/// Cold operations in a sample; their median is the sample.
+const COLD_OPERATIONS: usize = 5;
+
+/// A case on host memory.
+struct Mounted {
+    case: Case,
+    keys: Keys,
+    mapped: Mapped,
+    globals: Globals,
+    at: Position,
+    /// Operations per sample; 0: not known yet.
+    count: u64,
+    /// Lines that an operation touches, for a flushed start.
+    lines: Vec<Addr>,
+}
+
+/// What one repeat of a case yields.
+type Repeat = Vec<Value>;
+
+/// Run `points`, depth after depth; within one all variants, starts and placements are interleaved
+/// in random order.
+pub fn run(
+    experiment: &Experiment,
+    sources: &Sources,
+    machines: &Machines,
+    points: &[Point],
+    sink: &mut Sink<'_>,
+) -> Result<(), RunError> {
+    let host = machines
+        .host
+        .as_ref()
+        .expect("native points make the host known");
+    let pinned = Pinned::to(host.cpu).map_err(|e| RunError::Nothing(e.to_string()))?;
+    let clock = Clock::measure();
+    let mut counters = Counters::open(host.cpu);
+    for sentence in counters.summary() {
+        sink(Row::Note(sentence))?;
+    }
+    sink(Row::Note(format!(
+        "native: CPU {}, time-stamp counter at {:.1} MHz, an empty region takes {:.0} ticks (subtracted from regions of one operation)",
+        host.cpu,
+        clock.tick_hz.median / 1e6,
+        clock.empty_region_ticks.median
+    )))?;
+    let mut watch = Watch::new(host.cpu);
+
+    // Points that are compared stand in one batch: the same axes, whatever else differs.
+    let mut batches: BTreeMap<(u64, Vec<(String, u64)>), Vec<&Point>> = BTreeMap::new();
+    for point in points {
+        let axes = point.axes.clone().into_iter().collect();
+        batches.entry((point.cpus(), axes)).or_default().push(point);
+    }
+    let mut refused = Vec::new();
+    let mut pinned = Some(pinned);
+    for ((cpus, _), batch) in batches {
+        let mut mounted = Vec::new();
+        for point in &batch {
+            for seed in seeds(experiment) {
+                let case = Case::new(experiment, sources, point, seed)?;
+                mounted.push(mount(experiment, case, host, &mut refused)?);
+            }
+        }
+        let first_seed = experiment.seed;
+        let repeats = experiment.repeats;
+        let results = if cpus == 2 {
+            // Each side is pinned by itself.
+            pinned = None;
+            two_sided(&mut mounted, &clock, repeats, first_seed)
+        } else {
+            if pinned.is_none() {
+                let again = Pinned::to(host.cpu).map_err(|e| RunError::Nothing(e.to_string()))?;
+                pinned = Some(again);
+            }
+            interleave(&mut mounted, repeats, first_seed, |m, _| {
+                one_sided(m, &clock, &mut watch)
+            })
+        };
+        for (m, repeats) in mounted.iter_mut().zip(results) {
+            for row in rows(m, repeats) {
+                sink(Row::Sample(row))?;
+            }
+            if cpus == 1 {
+                for value in counted(m, &mut counters) {
+                    sink(Row::Sample(sample(&m.keys, &m.case, 0, value)))?;
+                }
+            }
+            if seeds(experiment).last() == Some(m.case.seed) {
+                sink(Row::PointDone)?;
+            }
+        }
+    }
+    for note in refused.into_iter().chain(watch.notes.iter().cloned()) {
+        sink(Row::Note(note))?;
+    }
+    Ok(())
+}
+
+fn rows(m: &Mounted, repeats: Vec<Repeat>) -> Vec<Sample> {
+    let mut rows = Vec::new();
+    for (repeat, values) in repeats.into_iter().enumerate() {
+        for value in values {
+            rows.push(sample(&m.keys, &m.case, repeat as u32, value));
+        }
+    }
+    rows
+}
+
+/// Map the memory of `case`; what Linux refused goes to `refused`, each sentence once.
+fn mount(
+    experiment: &Experiment,
+    mut case: Case,
+    host: &Host,
+    refused: &mut Vec<String>,
+) -> Result<Mounted, RunError> {
+    let pages = case
+        .point
+        .pages
+        .to_string()
+        .parse()
+        .expect("both sides name the same pages");
+    let lines = match case.point.start {
+        Start::Flushed => lines_of(&mut case),
+        _ => Vec::new(),
+    };
+    let mapped = mapping::map(&case.tree.arena, pages)
+        .map_err(|e| RunError::Nothing(format!("{e}; a smaller depth would need less")))?;
+    for note in mapped.regions.iter().filter_map(|r| r.note.as_ref()) {
+        let note = format!("native: {note}");
+        if !refused.contains(&note) {
+            refused.push(note);
+        }
+    }
+    let globals = case.tree.globals.moved(|a| mapped.host(a));
+    let cpu = match case.point.cpus() {
+        2 => "all".to_string(),
+        _ => host.cpu.to_string(),
+    };
+    let keys = keys(experiment, &case, &host.name, &cpu);
+    // The images are in the mapping now.
+    case.tree.arena = kernels::arena::Arena::new();
+    Ok(Mounted {
+        case,
+        keys,
+        mapped,
+        globals,
+        at: Position::default(),
+        count: 0,
+        lines,
+    })
+}
+
+/// The lines of one period of operations, on a copy of the arena.
+fn lines_of(case: &mut Case) -> Vec<Addr> {
+    let mut arena = case.tree.arena.clone();
+    let globals = case.tree.globals.clone();
+    let mut mem = Recorder::new(&mut arena);
+    let mut at = Position::default();
+    case.operate(&mut mem, &globals, case.period(), &mut at);
+    let mut lines: Vec<u64> = mem.accesses.iter().map(|a| a.addr.0 / 64).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    lines.into_iter().map(|l| Addr(l * 64)).collect()
+}
+
+fn native() -> Native {
+    // SAFETY: every address that a case's kernel forms comes from `Mounted::globals` or from the
+    // relocated pointers in its mapping, which `Mounted` keeps alive and nobody else uses.
+    unsafe { Native::new() }
+}
+
+fn operate(m: &mut Mounted, count: u64) -> u64 {
+    let done = m
+        .case
+        .operate_native(&mut native(), &m.globals, black_box(0), count, &mut m.at);
+    black_box(done.sum);
+    done.visits
+}
+
+/// One sample of a case on one CPU.
+fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
+    watch.start();
+    let period = m.case.period();
+    let (ticks_per_op, visits_per_op) = match m.case.point.start {
+        Start::Warm => {
+            if m.count == 0 {
+                let count = operations_per_sample(SAMPLE_NS, MOST_OPERATIONS, |count| {
+                    let begin = clock::begin();
+                    operate(m, count.next_multiple_of(period));
+                    clock.ns((clock::end() - begin) as f64) as u64
+                });
+                m.count = count.next_multiple_of(period);
+            }
+            operate(m, WARM_UP.next_multiple_of(period));
+            let begin = clock::begin();
+            let visits = operate(m, m.count);
+            let ticks = (clock::end() - begin) as f64 - clock.empty_region_ticks.median;
+            (ticks / m.count as f64, visits as f64 / m.count as f64)
+        }
+        Start::Polluted { .. } | Start::Flushed => {
+            if m.count == 0 {
+                operate(m, WARM_UP.next_multiple_of(period));
+                m.count = 1;
+            }
+            let mut cold = Vec::new();
+            let mut visits = 0;
+            let operations = COLD_OPERATIONS.next_multiple_of(period as usize);
+            for _ in 0..operations {
+                disturb(m);
+                let begin = clock::begin();
+                visits += operate(m, 1);
+                let ticks = (clock::end() - begin) as f64;
+                cold.push(ticks - clock.empty_region_ticks.median);
+            }
+            // Operations of a period differ: their mean, without the slowest where there are more.
+            let value = if period == 1 {
+                cold.sort_by(f64::total_cmp);
+                cold[cold.len() / 2]
+            } else {
+                median_over_periods(&cold, period as usize)
+            };
+            (value, visits as f64 / operations as f64)
+        }
+    };
+    let spoiled = watch.stop();
+    timed(clock, ticks_per_op, visits_per_op, spoiled.as_deref())
+}
+
+/// Mean over the places in a period of the median at each place.
+fn median_over_periods(ticks: &[f64], period: usize) -> f64 {
+    let medians = (0..period).map(|place| {
+        let mut same: Vec<f64> = ticks.iter().skip(place).step_by(period).copied().collect();
+        same.sort_by(f64::total_cmp);
+        same[(same.len() - 1) / 2]
+    });
+    medians.sum::<f64>() / period as f64
+}
+
+/// What a cold start does before each operation.
+fn disturb(m: &Mounted) {
+    match m.case.point.start {
+        Start::Warm => {}
+        Start::Polluted { .. } => {
+            let base = m.mapped.host(Region::Other.base());
+            black_box(m.case.pollute(&mut native(), base));
+        }
+        Start::Flushed => {
+            for line in &m.lines {
+                // A processor without the instruction was told of when the case was mounted.
+                let _ = m.mapped.flush(*line, 64);
+            }
+        }
+    }
+}
+
+fn timed(clock: &Clock, ticks_per_op: f64, visits_per_op: f64, spoiled: Option<&str>) -> Repeat {
+    let status = if spoiled.is_some() {
+        Status::Spoiled
+    } else {
+        Status::Exact
+    };
+    let ns = clock.ns(ticks_per_op);
+    [
+        Value::new("time_ns_per_op", "ns", ns, status),
+        Value::new("time_ns_per_visit", "ns", ns / visits_per_op, status),
+        Value::new(
+            "tsc_cycles_per_visit",
+            "TSC cycles",
+            ticks_per_op / visits_per_op,
+            status,
+        ),
+    ]
+    .map(|value| value.with_detail(spoiled.unwrap_or("")))
+    .to_vec()
+}
+
+/// Counters over one batch of warm operations: per visit, or unavailable with the reason.
+fn counted(m: &mut Mounted, counters: &mut Counters) -> Vec<Value> {
+    if m.case.point.start != Start::Warm {
+        return Vec::new();
+    }
+    let count = m.count.max(1).next_multiple_of(m.case.period());
+    operate(m, count);
+    let mut visits = 0;
+    let readings = counters.measure(|| visits = operate(m, count));
+    let mut values = Vec::new();
+    for counted in readings {
+        let Some(metric) = per_visit(counted.metric) else {
+            continue;
+        };
+        let value = match &counted.reading {
+            Reading::Unavailable(why) => Value::unavailable(metric, counted.unit, why),
+            reading => {
+                let status = match reading {
+                    Reading::Partial { .. } => Status::Partial,
+                    _ => Status::Exact,
+                };
+                let count = reading.estimate().unwrap_or(f64::NAN);
+                Value::new(metric, counted.unit, count / visits as f64, status)
+                    .with_detail(counted.event.clone())
+            }
+        };
+        values.push(value);
+    }
+    values
+}
+
+fn per_visit(metric: &str) -> Option<&'static str> {
+    Some(match metric {
+        "cycles" => "cycles_per_visit",
+        "instructions" => "instructions_per_visit",
+        "l1d_misses" => "l1d_misses_per_visit",
+        "l2_misses" => "l2_misses_per_visit",
+        "l3_misses" => "l3_misses_per_visit",
+        "dtlb_misses" => "dtlb_misses_per_visit",
+        _ => return None,
+    })
+}
+
+/// Both sides of a pipe on two pinned threads; without two CPUs every value is unavailable.
+fn two_sided(mounted: &mut [Mounted], clock: &Clock, repeats: u32, seed: u64) -> Vec<Vec<Repeat>> {
+    let cpus = match affinity::choose(2) {
+        Ok(cpus) => cpus,
+        Err(error) => {
+            let why = error.to_string();
+            let none = |metric, unit| Value::unavailable(metric, unit, &why);
+            let nothing = vec![
+                none("time_ns_per_op", "ns"),
+                none("time_ns_per_visit", "ns"),
+            ];
+            return mounted.iter().map(|_| vec![nothing.clone()]).collect();
+        }
+    };
+    interleave(mounted, repeats, seed, |m, _| {
+        ping_pong(m, clock, [cpus[0], cpus[1]])
+    })
+}
+
+/// Round trips of one sample on two CPUs.
+const TRIPS: u64 = 200;
+
+/// A word on two lines of its own: adjacent lines may travel together.
+#[repr(align(128))]
+struct Turn(AtomicU64);
+
+/// The two sides take turns through one word; what the hand-over costs is in the time, at every
+/// depth the same.
+fn ping_pong(m: &mut Mounted, clock: &Clock, cpus: [u32; 2]) -> Repeat {
+    if m.at.operations == 0 {
+        m.case.begin(&mut native(), &m.globals, &mut m.at);
+        m.at.operations = 1;
+    }
+    let turn = Turn(AtomicU64::new(0));
+    let trips = TRIPS / 10 + TRIPS;
+    let mount = &*m;
+    let side = |cpu: u32| -> Result<(f64, u64), String> {
+        let pinned = Pinned::to(cpus[cpu as usize]).map_err(|e| e.to_string());
+        let mut time_ns = mount.at.time_ns;
+        let mut mem = native();
+        let (mut begin, mut visits, mut last) = (0, 0, 0);
+        for trip in 0..trips {
+            while turn.0.load(Ordering::Acquire) % 2 != u64::from(cpu) {
+                std::hint::spin_loop();
+            }
+            if trip == TRIPS / 10 {
+                begin = clock::begin();
+                visits = 0;
+            }
+            let zero_last = last & black_box(0);
+            let done =
+                mount
+                    .case
+                    .half_native(&mut mem, &mount.globals, cpu, zero_last, &mut time_ns);
+            (visits, last) = (visits + done.visits, done.last);
+            turn.0.fetch_add(1, Ordering::Release);
+        }
+        let ticks = (clock::end() - begin) as f64;
+        pinned.map(|_| (ticks, visits))
+    };
+    let (first, second) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| side(1));
+        let first = scope.spawn(|| side(0));
+        (first.join(), other.join())
+    });
+    m.at.time_ns += trips * 10_000;
+    match (first, second) {
+        (Ok(Ok((ticks, a))), Ok(Ok((_, b)))) => {
+            let per_op = ticks / TRIPS as f64;
+            let visits = (a + b) as f64 / TRIPS as f64;
+            timed(clock, per_op, visits, None)
+        }
+        (Ok(Err(why)), _) | (_, Ok(Err(why))) => {
+            vec![Value::unavailable("time_ns_per_op", "ns", &why)]
+        }
+        _ => vec![Value::unavailable(
+            "time_ns_per_op",
+            "ns",
+            "a thread of the pair panicked",
+        )],
+    }
+}
