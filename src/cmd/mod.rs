@@ -108,7 +108,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<CheckFailed>() {
         return 1;
     }
-    if matches!(error.downcast_ref(), Some(MachineError::NoCaches(..))) {
+    if matches!(error.downcast_ref(), Some(MachineError::NoCaches { .. })) {
         return 3;
     }
     match error.downcast_ref::<RunError>() {
