@@ -161,7 +161,7 @@ fn what_was_written_is_read_back() {
     assert_eq!(read, machine("host:A, \"B\""));
 }
 
-/// Columns as DESIGN.md's schema 1 has them; files without rows have them, too.
+/// The columns of schema 1; files without rows have them, too.
 #[test]
 fn every_file_has_its_header() {
     let temp = tempfile::tempdir().expect("a temporary folder");
