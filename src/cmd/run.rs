@@ -113,7 +113,7 @@ fn one(
     let mut recorder = Recorder::create(dir, force, provenance)?;
     let bar = progress(experiment);
     let options = RunOptions { attribution: true };
-    run::run(experiment, &options, &mut |row| match row {
+    let outcome = run::run(experiment, &options, &mut |row| match row {
         Row::Machine(machine) => recorder.machine(&machine),
         Row::Sample(sample) => recorder.sample(sample),
         Row::Attribution(row) => recorder.attribution(&row),
@@ -123,8 +123,9 @@ fn one(
             bar.inc(1);
             Ok(())
         }
-    })?;
+    });
     bar.finish_and_clear();
+    outcome?;
     let finished = recorder.finish()?;
     for note in &finished.notes {
         eprintln!("note: {note}");

@@ -218,7 +218,7 @@ impl Expectation {
         };
         let got = match outside {
             None => range,
-            Some((at, y)) if found.len() > 1 => format!("{range}; {} at {at}", short(*y)),
+            Some((at, y)) if low != high => format!("{range}; {} at {at}", short(*y)),
             Some(_) => range,
         };
         Judgement {
