@@ -122,12 +122,15 @@ fn the_answer_names_depth_cause_and_status() {
     folder.write(dir.path());
     let page = page(dir.path());
     let start = page.find("class=\"answer\"").unwrap();
-    let answer = &page[start..start + page[start..].find("</ul>").unwrap()];
-    assert_eq!(answer.matches("<li>").count(), folder.machines.len());
+    let answer = &page[start..start + page[start..].find("</section>").unwrap()];
+    assert_eq!(
+        answer.matches("class=\"answer\"").count(),
+        folder.machines.len()
+    );
     for words in [
         "Measured: <code>cgroup</code> is slower than <code>parent</code> from depth 13 on",
         "The model says: <code>cgroup</code> is slower than <code>parent</code> from depth 13 on",
-        "L1D conflict misses per visit more, on <code>cgroup.psi</code> and <code>cgroup.self.parent</code>, in 2 sets",
+        "L1D conflict misses per visit more than <code>parent</code>, on <code>cgroup.psi</code> and <code>cgroup.self.parent</code>, in 2 sets",
         "Nothing was measured on this machine",
         "knee at 9",
     ] {

@@ -5,6 +5,7 @@ use super::html::{Page, code, details};
 use super::num;
 use super::records::{Group, Judged, Records};
 use super::table::{Cell, Table};
+use crate::record::Verdict;
 
 /// A difference counts as slower only from this share of the baseline on: below it, it may be
 /// certain and still not matter.
@@ -290,6 +291,15 @@ fn how_much(f: &Finding<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{} {}", num::list(&parts), f.unit))
 }
 
+/// Depth of a knee with its interval: `12 [11, 13]`.
+fn knee_value(verdict: &Verdict) -> String {
+    let at = num::exact(verdict.value.unwrap_or_default());
+    match (num::finite(verdict.ci_low), num::finite(verdict.ci_high)) {
+        (Some(low), Some(high)) => format!("{at} [{}, {}]", num::exact(low), num::exact(high)),
+        _ => at,
+    }
+}
+
 fn knee_words(f: &Finding<'_>) -> String {
     match f.knee {
         None => "no knee".to_string(),
@@ -309,56 +319,103 @@ fn knee_words(f: &Finding<'_>) -> String {
 fn because(why: Option<&Why>, f: &Finding<'_>, x: f64, axis: &str) -> Option<String> {
     let why = why?;
     let fields: Vec<String> = why.fields.iter().map(|n| code(n)).collect();
-    let beyond = if why.extra_l2_per_visit > 0.05 * why.extra_per_visit && why.level != "L2" {
-        format!(
-            "; {} of the misses more per visit go past the L2",
+    let beyond = match why.level.as_str() {
+        "L1D" if why.extra_l2_per_visit > 0.05 * why.extra_per_visit => format!(
+            "; {} misses per visit more go past the L2",
             num::short(Some(why.extra_l2_per_visit))
-        )
-    } else {
-        "; the L2 holds nearly all of it".to_string()
+        ),
+        "L1D" => "; the L2 holds them".to_string(),
+        _ => String::new(),
     };
     Some(format!(
-        "Why, as the model says: at {axis} {}, {} has {} {} {} misses per visit more, on {}, in {} {}{beyond}.",
+        "Why, as the model says: at {axis} {}, {} has {} {} {} misses per visit more than {}, on {}, in {} {}{beyond}.",
         num::exact(x),
         code(&f.variant),
         num::short(Some(why.extra_per_visit)),
         why.level,
         why.cause,
+        code(&f.baseline),
         num::list(&fields),
         why.sets,
         if why.sets == 1 { "set" } else { "sets" },
     ))
 }
 
-/// The answer in sentences, one item per machine.
+/// The answer for one machine and experiment.
+pub struct Answer {
+    /// Machine and setting.
+    pub place: String,
+    /// Plain sentences; backquotes mark names.
+    pub sentences: Vec<String>,
+}
+
+/// "warm +1.2 measured, +1.1 model" for findings that differ from `own` in what `name` tells.
+fn elsewhere(findings: &[&Finding<'_>], name: impl Fn(&Finding<'_>) -> String) -> Vec<String> {
+    let mut out: Vec<(String, Vec<String>)> = Vec::new();
+    for f in findings {
+        let Some((_, Some(judged))) = f.shifts.last() else {
+            continue;
+        };
+        if num::finite(judged.verdict.value).is_none() {
+            continue;
+        }
+        let value = format!(
+            "{} {}",
+            num::signed(judged.verdict.value),
+            backend_words(&f.backend)
+        );
+        let name = name(f);
+        match out.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, values)) => values.push(value),
+            None => out.push((name, vec![value])),
+        }
+    }
+    out.into_iter()
+        .map(|(name, values)| format!("{name} {}", values.join(", ")))
+        .collect()
+}
+
+/// The answers, one per machine and experiment that has verdicts.
 #[must_use]
-pub fn sentences(records: &Records, findings: &[Finding<'_>]) -> Vec<String> {
-    let Some(candidate) = candidate(records) else {
-        return Vec::new();
-    };
+pub fn answers(records: &Records, findings: &[Finding<'_>]) -> Vec<Answer> {
     let mut out = Vec::new();
     for (index, group) in records.groups.iter().enumerate() {
-        if !is_primary(records, index) {
-            continue;
-        }
-        let of_group: Vec<&Finding<'_>> = findings
+        let compared: Vec<&Finding<'_>> = findings
             .iter()
-            .filter(|f| f.group == index && f.variant == *candidate && !f.baseline.is_empty())
+            .filter(|f| f.group == index && !f.baseline.is_empty())
             .collect();
-        let place = format!(
-            "{} ({})",
-            group.setting.machine,
-            records.label_without_machine(&group.setting).join(", ")
-        );
-        if of_group.is_empty() {
-            out.push(format!(
-                "{place}: no comparison of {} in verdicts.csv.",
-                code(candidate)
-            ));
+        let Some(candidate) = candidate(records) else {
             continue;
+        };
+        // Where the candidate was not run, whatever was run stands for it.
+        let candidate = match compared.iter().find(|f| f.variant == *candidate) {
+            Some(f) => &f.variant,
+            None => match compared.first() {
+                Some(f) => &f.variant,
+                None => continue,
+            },
+        };
+        if is_primary(records, index) {
+            out.push(answer(records, findings, index, group, candidate));
         }
-        let mut text = format!("{place}. ");
-        for f in &of_group {
+    }
+    out
+}
+
+fn answer(
+    records: &Records,
+    findings: &[Finding<'_>],
+    index: usize,
+    group: &Group,
+    candidate: &str,
+) -> Answer {
+    let of_group: Vec<&Finding<'_>> = findings
+        .iter()
+        .filter(|f| f.group == index && f.variant == candidate)
+        .collect();
+    let mut sentences: Vec<String> = of_group
+        .iter()
+        .map(|f| {
             let who = match f.backend.as_str() {
                 "native" => "Measured",
                 "model" => "The model says",
@@ -366,35 +423,75 @@ pub fn sentences(records: &Records, findings: &[Finding<'_>]) -> Vec<String> {
                 other => other,
             };
             let much = how_much(f).map_or(String::new(), |m| format!(": {m}"));
-            text.push_str(&format!(
-                "{who}: {} {} ({}){much}. ",
+            format!(
+                "{who}: {} {} ({}){much}.",
                 code(&f.variant),
                 where_slower(f, &group.axis),
                 knee_words(f)
+            )
+        })
+        .collect();
+    if of_group.iter().all(|f| f.backend == "model") {
+        sentences
+            .push("Nothing was measured on this machine; all of this is the model's.".to_string());
+    }
+    sentences.push(reason(records, group, of_group[0]));
+    let unit = &of_group[0].unit;
+    let deepest = of_group[0]
+        .shifts
+        .last()
+        .map_or(String::new(), |(x, _)| num::exact(*x));
+    let own = &group.setting;
+    let other_starts: Vec<&Finding<'_>> = findings
+        .iter()
+        .filter(|f| {
+            let s = &records.groups[f.group].setting;
+            let same = s.machine == own.machine && s.experiment == own.experiment;
+            f.group != index && same && f.variant == candidate
+        })
+        .collect();
+    let starts = elsewhere(&other_starts, |f| {
+        records
+            .label_without_machine(&records.groups[f.group].setting)
+            .join(", ")
+    });
+    let other_variants: Vec<&Finding<'_>> = findings
+        .iter()
+        .filter(|f| f.group == index && f.variant != candidate && !f.baseline.is_empty())
+        .collect();
+    let variants = elsewhere(&other_variants, |f| code(&f.variant));
+    for (what, list) in [("Other starts", starts), ("Other variants", variants)] {
+        if !list.is_empty() {
+            sentences.push(format!(
+                "{what}, difference at {} {deepest} in {unit}: {}.",
+                group.axis,
+                list.join("; ")
             ));
         }
-        if of_group.iter().all(|f| f.backend == "model") {
-            text.push_str("Nothing was measured on this machine. ");
-        }
-        let first = of_group[0];
-        let deepest = [50.0, 25.0, 8.0]
-            .into_iter()
-            .chain(depths(records).into_iter().rev())
-            .find(|x| group.misses.iter().any(|m| m.x == *x));
-        let reason = deepest.and_then(|x| {
-            let why = causes::why(group, &first.variant, &first.baseline, x);
-            because(why.as_ref(), first, x, &group.axis)
-        });
-        match reason {
-            Some(reason) => text.push_str(&reason),
-            None if group.misses.is_empty() => {
-                text.push_str("Why is not known: the model did not run here.")
-            }
-            None => text.push_str("The model finds no cache miss that explains a difference."),
-        }
-        out.push(text);
     }
-    out
+    Answer {
+        place: records.label(own),
+        sentences,
+    }
+}
+
+/// Why, at the deepest quoted depth that the model ran.
+fn reason(records: &Records, group: &Group, f: &Finding<'_>) -> String {
+    let deepest = depths(records)
+        .into_iter()
+        .rev()
+        .find(|x| group.misses.iter().any(|m| m.x == *x));
+    let reason = deepest.and_then(|x| {
+        let why = causes::why(group, &f.variant, &f.baseline, x);
+        because(why.as_ref(), f, x, &group.axis)
+    });
+    match reason {
+        Some(reason) => reason,
+        None if group.misses.is_empty() => {
+            "Why is not known: the model did not run here.".to_string()
+        }
+        None => "The model finds no cache miss that explains a difference.".to_string(),
+    }
 }
 
 /// One row per finding.
@@ -428,21 +525,15 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
     };
     for f in findings {
         let setting = &records.groups[f.group].setting;
-        let knee = f.knee.map(|j| &j.verdict);
         let mut row = vec![
             Cell::text(setting.machine.clone()),
             Cell::text(records.label_without_machine(setting).join(", ")),
             Cell::text(backend_words(&f.backend)),
             Cell::text(f.variant.clone()),
-            match knee {
-                Some(v) => Cell::Value {
-                    value: v.value,
-                    low: v.ci_low,
-                    high: v.ci_high,
-                    signed: false,
-                },
-                None => Cell::text("none found"),
-            },
+            Cell::text(match f.knee {
+                Some(j) => knee_value(&j.verdict),
+                None => "none found".to_string(),
+            }),
         ];
         if f.baseline.is_empty() {
             row.push(Cell::text("baseline"));
@@ -450,7 +541,7 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
             row.push(match (f.first, f.from, f.tested_to) {
                 (_, _, None) => Cell::text("not tested"),
                 (None, _, Some(_)) => Cell::text("never"),
-                (Some(a), Some(b), _) if a == b => Cell::value(Some(a)),
+                (Some(a), Some(b), _) if a == b => Cell::Whole(a),
                 (Some(a), Some(b), _) => {
                     Cell::text(format!("{} (always: {})", num::exact(a), num::exact(b)))
                 }
@@ -491,7 +582,10 @@ pub fn section(records: &Records, page: &mut Page) {
         );
         return;
     }
-    page.list(&sentences(records, &findings), "answer");
+    for answer in answers(records, &findings) {
+        page.heading(&answer.place);
+        page.list(&answer.sentences, "answer");
+    }
     page.note(HOW_DECIDED);
     let main: Vec<&Finding<'_>> = findings
         .iter()

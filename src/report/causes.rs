@@ -211,7 +211,7 @@ fn numbers(group: &Group, variants: &[String], label: &str) -> Table {
         for (bits, parts) in stack(group, variant, "l1d") {
             let mut row = vec![
                 Cell::text(variant.clone()),
-                Cell::value(Some(f64::from_bits(bits))),
+                Cell::Whole(f64::from_bits(bits)),
             ];
             row.extend(parts.iter().map(|v| Cell::value(Some(*v))));
             row.push(Cell::value(Some(

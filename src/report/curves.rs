@@ -115,7 +115,7 @@ fn differences(records: &Records, group: &Group, unit: &str, metric: &str) -> (V
                 table.rows.push(vec![
                     Cell::text(variant.clone()),
                     Cell::text(backend_words(&backend)),
-                    Cell::value(Some(x)),
+                    Cell::Whole(x),
                     Cell::Value {
                         value: v.value,
                         low: v.ci_low,

@@ -205,7 +205,7 @@ pub fn section(records: &Records, page: &mut Page) {
             for pair in pairs.iter().filter(|p| p.variant == *variant) {
                 numbers.rows.push(vec![
                     Cell::text(variant.clone()),
-                    Cell::value(Some(pair.x)),
+                    Cell::Whole(pair.x),
                     Cell::Value {
                         value: Some(pair.host),
                         low: Some(pair.interval.0),

@@ -128,8 +128,8 @@ fn slip_table(records: &Records, all: &[Vec<&Published>]) -> Table {
             |variant: &str| group.and_then(|g| modelled(g, "visits_per_op")(variant, 5.0));
         table.rows.push(vec![
             Cell::text(format!("{}: {}", series[0].machine, series[0].source)),
-            Cell::value(Some(slip.visits)),
-            Cell::value(Some(slip.visits_as_posted)),
+            Cell::Whole(slip.visits),
+            Cell::Whole(slip.visits_as_posted),
             Cell::value(counted("parent")),
             Cell::value(counted("cgroup-as-posted")),
             Cell::value(Some(slip.visit_ns)),

@@ -20,7 +20,7 @@ a{color:var(--v0)}nav ul{display:flex;flex-wrap:wrap;gap:.2rem 1rem;padding:0;li
 .note,figcaption small,.absent{color:var(--soft);font-size:.92rem}.absent{border-left:4px solid var(--rule);padding-left:.7rem}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));gap:1rem;align-items:start}
 .small{grid-template-columns:repeat(auto-fit,minmax(min(100%,16rem),1fr))}
-figure{margin:.5rem 0;min-width:0}figcaption{font-weight:600;margin-bottom:.3rem}
+figure{margin:.5rem 0;min-width:0}.grid figure{max-width:36rem}.small figure{max-width:21rem}figcaption{font-weight:600;margin-bottom:.3rem}
 svg{display:block;width:100%;height:auto;overflow:visible}svg.key{display:inline-block;width:2.4rem;height:.9rem;vertical-align:-.1rem;margin-right:.3rem}
 svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .soft{fill:var(--soft)}
 .legend{display:flex;flex-wrap:wrap;gap:.1rem 1rem;list-style:none;padding:0;margin:.3rem 0;font-size:.9rem}

@@ -19,6 +19,8 @@ pub enum Cell {
         /// Whether a plus sign is shown: for differences.
         signed: bool,
     },
+    /// A value of an axis or a count: all its digits, no more.
+    Whole(f64),
     /// A share of the table's largest value, 0..=1, as a bar.
     Bar(f64),
     /// A mark that something is not as sure as the rest: `memory`, `inferred`, `told`.
@@ -59,6 +61,7 @@ impl Cell {
     pub fn plain(&self) -> String {
         match self {
             Cell::Text(text) | Cell::Mark(text) => text.clone(),
+            Cell::Whole(value) => num::exact(*value),
             Cell::Value {
                 value,
                 low,
@@ -82,6 +85,12 @@ impl Cell {
     fn html(&self) -> String {
         match self {
             Cell::Text(text) => format!("<td>{}</td>", escape(text)),
+            Cell::Whole(value) => {
+                format!(
+                    "<td class=\"n\"><data value=\"{0}\">{0}</data></td>",
+                    num::exact(*value)
+                )
+            }
             Cell::Mark(text) => format!("<td><mark>{}</mark></td>", escape(text)),
             Cell::Bar(share) => format!(
                 "<td class=\"b\"><i style=\"width:{:.0}%\"></i></td>",

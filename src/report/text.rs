@@ -69,12 +69,15 @@ pub fn render(records: &Records) -> String {
     }
     heading(&mut out, "Answer");
     let findings = answer::findings(records);
-    let sentences = answer::sentences(records, &findings);
-    if sentences.is_empty() {
+    let answers = answer::answers(records, &findings);
+    if answers.is_empty() {
         item(&mut out, "verdicts.csv compares no two variants.");
     }
-    for sentence in sentences {
-        item(&mut out, &sentence);
+    for answer in answers {
+        out.push_str(&wrap(&clean(&answer.place), WIDTH, "  "));
+        for sentence in answer.sentences {
+            item(&mut out, &sentence);
+        }
     }
     let mut units: Vec<&str> = findings.iter().map(|f| f.unit.as_str()).collect();
     units.sort_unstable();
