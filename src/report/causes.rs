@@ -108,7 +108,14 @@ type Stack = BTreeMap<u64, [f64; 3]>;
 
 /// Misses per visit of one level by depth (as bits of the non-negative number) and cause.
 fn stack(group: &Group, variant: &str, level: &str) -> Stack {
-    let mut out = Stack::new();
+    // Depths that were modelled without a miss are bars of no height, not gaps.
+    let modelled = group
+        .curves
+        .iter()
+        .filter(|c| c.backend == "model" && c.variant == variant)
+        .flat_map(|c| c.points.iter().filter(|p| p.median.is_some()))
+        .filter_map(|p| p.x);
+    let mut out: Stack = modelled.map(|x| (x.to_bits(), [0.0; 3])).collect();
     for m in &group.misses {
         if &*m.variant == variant
             && &*m.level == level

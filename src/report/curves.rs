@@ -92,14 +92,7 @@ fn differences(records: &Records, group: &Group, unit: &str, metric: &str) -> (V
     let mut lines = Vec::new();
     let mut table = Table::new(
         "",
-        &[
-            "variant",
-            "from",
-            &group.axis,
-            "difference",
-            "adjusted p",
-            "in words",
-        ],
+        &["variant", "from", &group.axis, "difference", "adjusted p"],
     );
     for variant in &records.variants {
         for backend in group.backends() {
@@ -126,7 +119,6 @@ fn differences(records: &Records, group: &Group, unit: &str, metric: &str) -> (V
                         Some(p) => Cell::value(Some(p)),
                         None => Cell::text("none"),
                     },
-                    Cell::text(v.words.clone()),
                 ]);
                 if let Some(y) = num::finite(v.value) {
                     let ci = num::finite(v.ci_low).zip(num::finite(v.ci_high));

@@ -91,8 +91,8 @@ fn prediction_table(series: &[&Published], group: &Group, label: &str) -> Table 
             micro(p.predicted_ns),
             micro(Some(p.published_ns)),
             micro_difference(residual),
-            Cell::text(num::percent(residual.map(|r| r / p.published_ns))),
-            Cell::value(visits(&p.variant, p.depth)),
+            Cell::Percent(residual.map(|r| r / p.published_ns)),
+            visits(&p.variant, p.depth).map_or_else(|| Cell::value(None), Cell::Whole),
         ]);
     }
     table
@@ -130,12 +130,12 @@ fn slip_table(records: &Records, all: &[Vec<&Published>]) -> Table {
             Cell::text(format!("{}: {}", series[0].machine, series[0].source)),
             Cell::Whole(slip.visits),
             Cell::Whole(slip.visits_as_posted),
-            Cell::value(counted("parent")),
-            Cell::value(counted("cgroup-as-posted")),
+            counted("parent").map_or_else(|| Cell::value(None), Cell::Whole),
+            counted("cgroup-as-posted").map_or_else(|| Cell::value(None), Cell::Whole),
             Cell::value(Some(slip.visit_ns)),
             micro_difference(Some(slip.predicted_ns)),
             micro_difference(Some(slip.published_ns)),
-            Cell::text(num::percent(Some(slip.predicted_ns / slip.published_ns))),
+            Cell::Percent(Some(slip.predicted_ns / slip.published_ns)),
         ]);
     }
     table
