@@ -352,33 +352,22 @@ fn stories(records: &Records, page: &mut Page, series: &[&Published]) {
     page.list(&judgement(&slopes, &model), "stories");
 }
 
-/// Predictions, slip and stories as tables, for plain text.
+/// Predictions of each series, and the slip, for plain text.
 #[must_use]
-pub fn tables(records: &Records) -> Vec<Table> {
+pub fn tables(records: &Records) -> (Vec<Table>, Table) {
     let all: Vec<Published> = records
         .experiments
         .iter()
         .flat_map(pipe::published)
         .collect();
     let series = pipe::series(&all);
-    let mut out = Vec::new();
-    for series in &series {
-        for group in machine_of(records, series)
-            .map(|m| groups(records, &m))
-            .unwrap_or_default()
-        {
-            if pipe::at(series, 0.0).is_some() {
-                out.push(prediction_table(
-                    series,
-                    group,
-                    &records.label(&group.setting),
-                ));
-            }
+    let mut predictions = Vec::new();
+    for series in series.iter().filter(|s| pipe::at(s, 0.0).is_some()) {
+        let groups = machine_of(records, series).map(|m| groups(records, &m));
+        for group in groups.unwrap_or_default() {
+            let label = records.label(&group.setting);
+            predictions.push(prediction_table(series, group, &label));
         }
     }
-    let slips = slip_table(records, &series);
-    if !slips.rows.is_empty() {
-        out.push(slips);
-    }
-    out
+    (predictions, slip_table(records, &series))
 }
