@@ -297,7 +297,7 @@ pub fn section(records: &Records, page: &mut Page) {
             "The numbers of these charts",
             &numbers(group, &variants, &label).html(),
         ));
-        if super::answer::is_primary(records, i) {
+        if super::finding::is_primary(records, i) {
             page.heading(&label);
             page.raw(&inner);
         } else {

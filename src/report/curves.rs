@@ -1,8 +1,8 @@
 //! Cost per visit over depth: one pair of charts per setting, the curves themselves and their
 //! difference to the baseline.
 
-use super::answer::{backend_words, metric_words};
 use super::chart::{Chart, Line};
+use super::finding::{backend_words, metric_words};
 use super::html::{Page, figure};
 use super::num;
 use super::records::{Group, Records};

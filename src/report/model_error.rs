@@ -1,7 +1,7 @@
 //! The model against the host, wherever both ran. Never left out.
 
-use super::answer::metric_words;
 use super::chart::{Chart, Line};
+use super::finding::metric_words;
 use super::html::{Page, details, figure};
 use super::num;
 use super::records::{Group, Records};

@@ -1,7 +1,7 @@
 //! What each struct costs, line by line, like a pahole listing with heat.
 
-use super::answer::{candidate, is_primary};
 use super::causes::variants_with_misses;
+use super::finding::{candidate, is_primary};
 use super::html::{Page, details};
 use super::num;
 use super::records::{Group, Records};

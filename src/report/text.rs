@@ -1,6 +1,7 @@
 //! The answer, its table and the method as plain text of 72 columns, for a mailing list.
 
-use super::answer::{self, Finding};
+use super::answer;
+use super::finding::{self, Finding};
 use super::method;
 use super::model_error;
 use super::num;
@@ -64,7 +65,7 @@ fn tables(records: &Records, findings: &[Finding<'_>]) -> Vec<Table> {
                 caption: format!(
                     "{}, {}: {} minus {}",
                     records.label(&group.setting),
-                    answer::backend_words(&f.backend),
+                    finding::backend_words(&f.backend),
                     f.unit,
                     f.baseline
                 ),
@@ -138,7 +139,7 @@ pub fn render(records: &Records) -> String {
         out.push_str(&wrap(&clean(question), WIDTH, ""));
     }
     heading(&mut out, "Answer");
-    let findings = answer::findings(records);
+    let findings = finding::findings(records);
     let answers = answer::answers(records, &findings);
     if answers.is_empty() {
         item(&mut out, "verdicts.csv compares no two variants.");
