@@ -1,243 +1,12 @@
 //! The answer first: from which depth a variant is slower, by how much, and why.
 
 use super::causes::{self, Why};
+use super::finding::{Finding, backend_words, candidate, depths, findings, is_primary};
 use super::html::{Page, code, details};
 use super::num;
-use super::records::{Group, Judged, Records};
+use super::records::{Group, Records};
 use super::table::{Cell, Table};
-
-/// A difference counts as slower only from this share of the baseline on: below it, it may be
-/// certain and still not matter.
-const SHARE_THAT_MATTERS: f64 = 0.01;
-
-/// Adjusted p below which a measured difference counts.
-const P_LIMIT: f64 = 0.05;
-
-/// What the records say about one variant on one backend in one setting.
-pub struct Finding<'a> {
-    /// Index of the group.
-    pub group: usize,
-    /// Where it ran.
-    pub backend: String,
-    /// Which variant.
-    pub variant: String,
-    /// Compared with which; empty for the baseline itself.
-    pub baseline: String,
-    /// The knee, if a verdict gives one.
-    pub knee: Option<&'a Judged>,
-    /// First depth that is slower.
-    pub first: Option<f64>,
-    /// Depth from which all tested depths are slower.
-    pub from: Option<f64>,
-    /// Deepest depth tested, if any was.
-    pub tested_to: Option<f64>,
-    /// Shift at each of [`depths`].
-    pub shifts: Vec<(f64, Option<&'a Judged>)>,
-    /// Ratio at each of [`depths`].
-    pub ratios: Vec<Option<f64>>,
-    /// Unit of the shifts in words.
-    pub unit: String,
-}
-
-/// The metric in words, with its unit.
-#[must_use]
-pub fn metric_words(metric: &str) -> String {
-    match metric {
-        "tsc_cycles_per_visit" => "TSC cycles per visit".to_string(),
-        "cycles_per_visit" => "core cycles per visit".to_string(),
-        "tsc_cycles_per_op" => "TSC cycles per operation".to_string(),
-        "cycles_per_op" => "core cycles per operation".to_string(),
-        "time_ns_per_visit" => "ns per visit".to_string(),
-        "time_ns_per_op" => "ns per operation".to_string(),
-        "ops_per_s" => "operations per second".to_string(),
-        other => other.replace('_', " "),
-    }
-}
-
-/// `model` in words that say what kind of number it gives.
-#[must_use]
-pub fn backend_words(backend: &str) -> &str {
-    match backend {
-        "native" => "measured",
-        "model" => "model",
-        "live" => "live Linux",
-        other => other,
-    }
-}
-
-/// The depths that the answer quotes: 8, 25 and 50 where they were run, otherwise the first, a
-/// middle and the last one.
-#[must_use]
-pub fn depths(records: &Records) -> Vec<f64> {
-    let mut all: Vec<f64> = records.groups.iter().flat_map(Group::axis_values).collect();
-    all.sort_by(f64::total_cmp);
-    all.dedup();
-    let wanted: Vec<f64> = [8.0, 25.0, 50.0]
-        .into_iter()
-        .filter(|x| all.contains(x))
-        .collect();
-    if !wanted.is_empty() {
-        return wanted;
-    }
-    let mut out: Vec<f64> = [0, all.len() / 2, all.len().saturating_sub(1)]
-        .iter()
-        .filter_map(|i| all.get(*i).copied())
-        .collect();
-    out.dedup();
-    out
-}
-
-/// Whether group `index` is the one that stands for its experiment on its machine: the first that
-/// starts warm, or the first at all.
-#[must_use]
-pub fn is_primary(records: &Records, index: usize) -> bool {
-    let own = &records.groups[index].setting;
-    let of_machine = || {
-        records.groups.iter().enumerate().filter(|(_, g)| {
-            g.setting.machine == own.machine && g.setting.experiment == own.experiment
-        })
-    };
-    let first = of_machine()
-        .find(|(_, g)| g.setting.start == "warm" && !g.curves.is_empty())
-        .or_else(|| of_machine().next());
-    first.is_some_and(|(i, _)| i == index)
-}
-
-/// The candidate that the sentences speak of: `cgroup` if it ran, otherwise the first variant
-/// that is no baseline.
-#[must_use]
-pub fn candidate(records: &Records) -> Option<&String> {
-    let candidates = || records.variants.iter().filter(|v| !records.is_baseline(v));
-    candidates()
-        .find(|v| *v == "cgroup")
-        .or_else(|| candidates().next())
-}
-
-/// Whether a shift is slower: certain by its p or interval, and at least 1 % of the baseline.
-/// None if it has no value, or neither p nor interval and no baseline to set it against.
-fn slower(judged: &Judged, baseline_at: Option<f64>) -> Option<bool> {
-    let verdict = &judged.verdict;
-    let value = num::finite(verdict.value)?;
-    let matters = |v: f64| baseline_at.is_none_or(|b| v >= SHARE_THAT_MATTERS * b.abs());
-    match (num::finite(verdict.p_adjusted), num::finite(verdict.ci_low)) {
-        (Some(p), _) => Some(p < P_LIMIT && value > 0.0 && matters(value)),
-        (None, Some(low)) => Some(low > 0.0 && matters(value)),
-        (None, None) => baseline_at.map(|_| value > 0.0 && matters(value)),
-    }
-}
-
-/// Unit of the shifts to show: the one of the metric that is drawn, otherwise one of cycles.
-fn shift_unit(group: &Group, backend: &str, variant: &str) -> Option<String> {
-    let mut units: Vec<&str> = group
-        .verdicts
-        .iter()
-        .filter(|j| {
-            let v = &j.verdict;
-            v.what == "shift" && v.backend == backend && v.variant == variant
-        })
-        .map(|j| j.verdict.unit.as_str())
-        .collect();
-    units.dedup();
-    let (metric, unit) = group.metric().unwrap_or_default();
-    let rank = |u: &str| match u {
-        u if u == metric => 0,
-        u if u == unit => 1,
-        u if u.contains("tsc") => 2,
-        u if u.contains("cycles") => 3,
-        _ => 4,
-    };
-    units.sort_by_key(|u| rank(u));
-    units.first().map(ToString::to_string)
-}
-
-/// All findings, by group, backend and variant.
-#[must_use]
-pub fn findings(records: &Records) -> Vec<Finding<'_>> {
-    let depths = depths(records);
-    let mut out = Vec::new();
-    for (index, group) in records.groups.iter().enumerate() {
-        for backend in group.backends() {
-            for variant in &records.variants {
-                let rows: Vec<&Judged> = group
-                    .verdicts
-                    .iter()
-                    .filter(|j| j.verdict.backend == backend && j.verdict.variant == *variant)
-                    .collect();
-                if !rows.is_empty() {
-                    out.push(finding(group, index, &backend, variant, &rows, &depths));
-                }
-            }
-        }
-    }
-    out
-}
-
-fn finding<'a>(
-    group: &'a Group,
-    index: usize,
-    backend: &str,
-    variant: &str,
-    rows: &[&'a Judged],
-    depths: &[f64],
-) -> Finding<'a> {
-    let unit = shift_unit(group, backend, variant);
-    let (metric, metric_unit) = group.metric().unwrap_or_default();
-    let shifts: Vec<&Judged> = rows
-        .iter()
-        .copied()
-        .filter(|j| j.verdict.what == "shift" && Some(&j.verdict.unit) == unit.as_ref())
-        .collect();
-    let baseline = rows
-        .iter()
-        .map(|j| j.verdict.baseline.clone())
-        .find(|b| !b.is_empty() && b != variant)
-        .unwrap_or_default();
-    let curve = group.curve(backend, &baseline, &metric);
-    let mut tested: Vec<(f64, bool)> = shifts
-        .iter()
-        .filter_map(|j| {
-            let base = curve.and_then(|c| c.at(j.x?)?.median);
-            Some((j.x?, slower(j, base)?))
-        })
-        .collect();
-    tested.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let at = |what: &str, x: f64| {
-        rows.iter()
-            .copied()
-            .find(|j| j.verdict.what == what && j.x == Some(x))
-    };
-    Finding {
-        group: index,
-        backend: backend.to_string(),
-        variant: variant.to_string(),
-        baseline,
-        knee: rows
-            .iter()
-            .copied()
-            .find(|j| j.verdict.what == "knee" && num::finite(j.verdict.value).is_some()),
-        first: tested.iter().find(|(_, s)| *s).map(|(x, _)| *x),
-        from: tested
-            .iter()
-            .rev()
-            .take_while(|(_, s)| *s)
-            .last()
-            .map(|(x, _)| *x),
-        tested_to: tested.last().map(|(x, _)| *x),
-        shifts: depths
-            .iter()
-            .map(|x| (*x, shifts.iter().copied().find(|j| j.x == Some(*x))))
-            .collect(),
-        ratios: depths
-            .iter()
-            .map(|x| at("ratio", *x).and_then(|j| num::finite(j.verdict.value)))
-            .collect(),
-        unit: match unit {
-            Some(u) if u == metric_unit || u == metric => metric_words(&metric),
-            Some(u) => u.replace('_', " "),
-            None => metric_words(&metric),
-        },
-    }
-}
+use crate::record::Verdict;
 
 /// "is slower than `parent` from depth 12 on".
 fn where_slower(f: &Finding<'_>, axis: &str) -> String {
@@ -290,6 +59,15 @@ fn how_much(f: &Finding<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{} {}", num::list(&parts), f.unit))
 }
 
+/// Depth of a knee with its interval: `12 [11, 13]`.
+fn knee_value(verdict: &Verdict) -> String {
+    let at = num::exact(verdict.value.unwrap_or_default());
+    match (num::finite(verdict.ci_low), num::finite(verdict.ci_high)) {
+        (Some(low), Some(high)) => format!("{at} [{}, {}]", num::exact(low), num::exact(high)),
+        _ => at,
+    }
+}
+
 fn knee_words(f: &Finding<'_>) -> String {
     match f.knee {
         None => "no knee".to_string(),
@@ -309,56 +87,103 @@ fn knee_words(f: &Finding<'_>) -> String {
 fn because(why: Option<&Why>, f: &Finding<'_>, x: f64, axis: &str) -> Option<String> {
     let why = why?;
     let fields: Vec<String> = why.fields.iter().map(|n| code(n)).collect();
-    let beyond = if why.extra_l2_per_visit > 0.05 * why.extra_per_visit && why.level != "L2" {
-        format!(
-            "; {} of the misses more per visit go past the L2",
+    let beyond = match why.level.as_str() {
+        "L1D" if why.extra_l2_per_visit > 0.05 * why.extra_per_visit => format!(
+            "; {} misses per visit more go past the L2",
             num::short(Some(why.extra_l2_per_visit))
-        )
-    } else {
-        "; the L2 holds nearly all of it".to_string()
+        ),
+        "L1D" => "; the L2 holds them".to_string(),
+        _ => String::new(),
     };
     Some(format!(
-        "Why, as the model says: at {axis} {}, {} has {} {} {} misses per visit more, on {}, in {} {}{beyond}.",
+        "Why, as the model says: at {axis} {}, {} has {} {} {} misses per visit more than {}, on {}, in {} {}{beyond}.",
         num::exact(x),
         code(&f.variant),
         num::short(Some(why.extra_per_visit)),
         why.level,
         why.cause,
+        code(&f.baseline),
         num::list(&fields),
         why.sets,
         if why.sets == 1 { "set" } else { "sets" },
     ))
 }
 
-/// The answer in sentences, one item per machine.
+/// The answer for one machine and experiment.
+pub struct Answer {
+    /// Machine and setting.
+    pub place: String,
+    /// Plain sentences; backquotes mark names.
+    pub sentences: Vec<String>,
+}
+
+/// "warm +1.2 measured, +1.1 model" for findings that differ from `own` in what `name` tells.
+fn elsewhere(findings: &[&Finding<'_>], name: impl Fn(&Finding<'_>) -> String) -> Vec<String> {
+    let mut out: Vec<(String, Vec<String>)> = Vec::new();
+    for f in findings {
+        let Some((_, Some(judged))) = f.shifts.last() else {
+            continue;
+        };
+        if num::finite(judged.verdict.value).is_none() {
+            continue;
+        }
+        let value = format!(
+            "{} {}",
+            num::signed(judged.verdict.value),
+            backend_words(&f.backend)
+        );
+        let name = name(f);
+        match out.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, values)) => values.push(value),
+            None => out.push((name, vec![value])),
+        }
+    }
+    out.into_iter()
+        .map(|(name, values)| format!("{name} {}", values.join(", ")))
+        .collect()
+}
+
+/// The answers, one per machine and experiment that has verdicts.
 #[must_use]
-pub fn sentences(records: &Records, findings: &[Finding<'_>]) -> Vec<String> {
-    let Some(candidate) = candidate(records) else {
-        return Vec::new();
-    };
+pub fn answers(records: &Records, findings: &[Finding<'_>]) -> Vec<Answer> {
     let mut out = Vec::new();
     for (index, group) in records.groups.iter().enumerate() {
-        if !is_primary(records, index) {
-            continue;
-        }
-        let of_group: Vec<&Finding<'_>> = findings
+        let compared: Vec<&Finding<'_>> = findings
             .iter()
-            .filter(|f| f.group == index && f.variant == *candidate && !f.baseline.is_empty())
+            .filter(|f| f.group == index && !f.baseline.is_empty())
             .collect();
-        let place = format!(
-            "{} ({})",
-            group.setting.machine,
-            records.label_without_machine(&group.setting).join(", ")
-        );
-        if of_group.is_empty() {
-            out.push(format!(
-                "{place}: no comparison of {} in verdicts.csv.",
-                code(candidate)
-            ));
+        let Some(candidate) = candidate(records) else {
             continue;
+        };
+        // Where the candidate was not run, whatever was run stands for it.
+        let candidate = match compared.iter().find(|f| f.variant == *candidate) {
+            Some(f) => &f.variant,
+            None => match compared.first() {
+                Some(f) => &f.variant,
+                None => continue,
+            },
+        };
+        if is_primary(records, index) {
+            out.push(answer(records, findings, index, group, candidate));
         }
-        let mut text = format!("{place}. ");
-        for f in &of_group {
+    }
+    out
+}
+
+fn answer(
+    records: &Records,
+    findings: &[Finding<'_>],
+    index: usize,
+    group: &Group,
+    candidate: &str,
+) -> Answer {
+    let of_group: Vec<&Finding<'_>> = findings
+        .iter()
+        .filter(|f| f.group == index && f.variant == candidate)
+        .collect();
+    let mut sentences: Vec<String> = of_group
+        .iter()
+        .map(|f| {
             let who = match f.backend.as_str() {
                 "native" => "Measured",
                 "model" => "The model says",
@@ -366,35 +191,75 @@ pub fn sentences(records: &Records, findings: &[Finding<'_>]) -> Vec<String> {
                 other => other,
             };
             let much = how_much(f).map_or(String::new(), |m| format!(": {m}"));
-            text.push_str(&format!(
-                "{who}: {} {} ({}){much}. ",
+            format!(
+                "{who}: {} {} ({}){much}.",
                 code(&f.variant),
                 where_slower(f, &group.axis),
                 knee_words(f)
+            )
+        })
+        .collect();
+    if of_group.iter().all(|f| f.backend == "model") {
+        sentences
+            .push("Nothing was measured on this machine; all of this is the model's.".to_string());
+    }
+    sentences.push(reason(records, group, of_group[0]));
+    let unit = &of_group[0].unit;
+    let deepest = of_group[0]
+        .shifts
+        .last()
+        .map_or(String::new(), |(x, _)| num::exact(*x));
+    let own = &group.setting;
+    let other_starts: Vec<&Finding<'_>> = findings
+        .iter()
+        .filter(|f| {
+            let s = &records.groups[f.group].setting;
+            let same = s.machine == own.machine && s.experiment == own.experiment;
+            f.group != index && same && f.variant == candidate
+        })
+        .collect();
+    let starts = elsewhere(&other_starts, |f| {
+        records
+            .label_without_machine(&records.groups[f.group].setting)
+            .join(", ")
+    });
+    let other_variants: Vec<&Finding<'_>> = findings
+        .iter()
+        .filter(|f| f.group == index && f.variant != candidate && !f.baseline.is_empty())
+        .collect();
+    let variants = elsewhere(&other_variants, |f| code(&f.variant));
+    for (what, list) in [("Other starts", starts), ("Other variants", variants)] {
+        if !list.is_empty() {
+            sentences.push(format!(
+                "{what}, difference at {} {deepest} in {unit}: {}.",
+                group.axis,
+                list.join("; ")
             ));
         }
-        if of_group.iter().all(|f| f.backend == "model") {
-            text.push_str("Nothing was measured on this machine. ");
-        }
-        let first = of_group[0];
-        let deepest = [50.0, 25.0, 8.0]
-            .into_iter()
-            .chain(depths(records).into_iter().rev())
-            .find(|x| group.misses.iter().any(|m| m.x == *x));
-        let reason = deepest.and_then(|x| {
-            let why = causes::why(group, &first.variant, &first.baseline, x);
-            because(why.as_ref(), first, x, &group.axis)
-        });
-        match reason {
-            Some(reason) => text.push_str(&reason),
-            None if group.misses.is_empty() => {
-                text.push_str("Why is not known: the model did not run here.")
-            }
-            None => text.push_str("The model finds no cache miss that explains a difference."),
-        }
-        out.push(text);
     }
-    out
+    Answer {
+        place: records.label(own),
+        sentences,
+    }
+}
+
+/// Why, at the deepest quoted depth that the model ran.
+fn reason(records: &Records, group: &Group, f: &Finding<'_>) -> String {
+    let deepest = depths(records)
+        .into_iter()
+        .rev()
+        .find(|x| group.misses.iter().any(|m| m.x == *x));
+    let reason = deepest.and_then(|x| {
+        let why = causes::why(group, &f.variant, &f.baseline, x);
+        because(why.as_ref(), f, x, &group.axis)
+    });
+    match reason {
+        Some(reason) => reason,
+        None if group.misses.is_empty() => {
+            "Why is not known: the model did not run here.".to_string()
+        }
+        None => "The model finds no cache miss that explains a difference.".to_string(),
+    }
 }
 
 /// One row per finding.
@@ -428,21 +293,15 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
     };
     for f in findings {
         let setting = &records.groups[f.group].setting;
-        let knee = f.knee.map(|j| &j.verdict);
         let mut row = vec![
             Cell::text(setting.machine.clone()),
             Cell::text(records.label_without_machine(setting).join(", ")),
             Cell::text(backend_words(&f.backend)),
             Cell::text(f.variant.clone()),
-            match knee {
-                Some(v) => Cell::Value {
-                    value: v.value,
-                    low: v.ci_low,
-                    high: v.ci_high,
-                    signed: false,
-                },
-                None => Cell::text("none found"),
-            },
+            Cell::text(match f.knee {
+                Some(j) => knee_value(&j.verdict),
+                None => "none found".to_string(),
+            }),
         ];
         if f.baseline.is_empty() {
             row.push(Cell::text("baseline"));
@@ -450,7 +309,7 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
             row.push(match (f.first, f.from, f.tested_to) {
                 (_, _, None) => Cell::text("not tested"),
                 (None, _, Some(_)) => Cell::text("never"),
-                (Some(a), Some(b), _) if a == b => Cell::value(Some(a)),
+                (Some(a), Some(b), _) if a == b => Cell::Whole(a),
                 (Some(a), Some(b), _) => {
                     Cell::text(format!("{} (always: {})", num::exact(a), num::exact(b)))
                 }
@@ -491,7 +350,10 @@ pub fn section(records: &Records, page: &mut Page) {
         );
         return;
     }
-    page.list(&sentences(records, &findings), "answer");
+    for answer in answers(records, &findings) {
+        page.heading(&answer.place);
+        page.list(&answer.sentences, "answer");
+    }
     page.note(HOW_DECIDED);
     let main: Vec<&Finding<'_>> = findings
         .iter()

@@ -108,7 +108,14 @@ type Stack = BTreeMap<u64, [f64; 3]>;
 
 /// Misses per visit of one level by depth (as bits of the non-negative number) and cause.
 fn stack(group: &Group, variant: &str, level: &str) -> Stack {
-    let mut out = Stack::new();
+    // Depths that were modelled without a miss are bars of no height, not gaps.
+    let modelled = group
+        .curves
+        .iter()
+        .filter(|c| c.backend == "model" && c.variant == variant)
+        .flat_map(|c| c.points.iter().filter(|p| p.median.is_some()))
+        .filter_map(|p| p.x);
+    let mut out: Stack = modelled.map(|x| (x.to_bits(), [0.0; 3])).collect();
     for m in &group.misses {
         if &*m.variant == variant
             && &*m.level == level
@@ -211,7 +218,7 @@ fn numbers(group: &Group, variants: &[String], label: &str) -> Table {
         for (bits, parts) in stack(group, variant, "l1d") {
             let mut row = vec![
                 Cell::text(variant.clone()),
-                Cell::value(Some(f64::from_bits(bits))),
+                Cell::Whole(f64::from_bits(bits)),
             ];
             row.extend(parts.iter().map(|v| Cell::value(Some(*v))));
             row.push(Cell::value(Some(
@@ -290,7 +297,7 @@ pub fn section(records: &Records, page: &mut Page) {
             "The numbers of these charts",
             &numbers(group, &variants, &label).html(),
         ));
-        if super::answer::is_primary(records, i) {
+        if super::finding::is_primary(records, i) {
             page.heading(&label);
             page.raw(&inner);
         } else {

@@ -1,8 +1,8 @@
 //! Cost per visit over depth: one pair of charts per setting, the curves themselves and their
 //! difference to the baseline.
 
-use super::answer::{backend_words, metric_words};
 use super::chart::{Chart, Line};
+use super::finding::{backend_words, metric_words};
 use super::html::{Page, figure};
 use super::num;
 use super::records::{Group, Records};
@@ -92,14 +92,7 @@ fn differences(records: &Records, group: &Group, unit: &str, metric: &str) -> (V
     let mut lines = Vec::new();
     let mut table = Table::new(
         "",
-        &[
-            "variant",
-            "from",
-            &group.axis,
-            "difference",
-            "adjusted p",
-            "in words",
-        ],
+        &["variant", "from", &group.axis, "difference", "adjusted p"],
     );
     for variant in &records.variants {
         for backend in group.backends() {
@@ -115,7 +108,7 @@ fn differences(records: &Records, group: &Group, unit: &str, metric: &str) -> (V
                 table.rows.push(vec![
                     Cell::text(variant.clone()),
                     Cell::text(backend_words(&backend)),
-                    Cell::value(Some(x)),
+                    Cell::Whole(x),
                     Cell::Value {
                         value: v.value,
                         low: v.ci_low,
@@ -126,7 +119,6 @@ fn differences(records: &Records, group: &Group, unit: &str, metric: &str) -> (V
                         Some(p) => Cell::value(Some(p)),
                         None => Cell::text("none"),
                     },
-                    Cell::text(v.words.clone()),
                 ]);
                 if let Some(y) = num::finite(v.value) {
                     let ci = num::finite(v.ci_low).zip(num::finite(v.ci_high));

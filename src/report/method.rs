@@ -244,7 +244,7 @@ pub const INTERVALS: &str = "Values are medians; intervals are 95 % percentile b
 #[must_use]
 pub fn limits() -> Vec<String> {
     [
-        "Figures marked model are estimates for the machine as described below; only where the host ran too is their error known.",
+        "Figures marked model are estimates for the machine as its file describes it; only where the host ran too is their error known.",
         "The kernels replay the data accesses of the Linux path; its code fetches, interrupts and all else that it does are not run.",
         "Set numbers are those of the addresses that the arena chose; in a guest, the sets of L2 and L3 on the host are not known.",
         "In a guest, what CPUID and sysfs tell about caches is what the hypervisor says.",

@@ -10,6 +10,7 @@ mod answer;
 mod causes;
 mod chart;
 mod curves;
+mod finding;
 mod html;
 mod method;
 mod model_error;

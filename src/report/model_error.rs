@@ -1,7 +1,7 @@
 //! The model against the host, wherever both ran. Never left out.
 
-use super::answer::metric_words;
 use super::chart::{Chart, Line};
+use super::finding::metric_words;
 use super::html::{Page, details, figure};
 use super::num;
 use super::records::{Group, Records};
@@ -113,9 +113,7 @@ pub fn pairs(records: &Records, group: &Group) -> Vec<Pair> {
 fn summary_row(first: [String; 2], s: ErrorSummary) -> Vec<Cell> {
     let [a, b] = first;
     let mut row = vec![Cell::text(a), Cell::text(b), Cell::text(s.n.to_string())];
-    row.extend(
-        [s.median, s.median_size, s.p90_size, s.right_share].map(|v| Cell::text(num::percent(v))),
-    );
+    row.extend([s.median, s.median_size, s.p90_size, s.right_share].map(Cell::Percent));
     row
 }
 
@@ -205,7 +203,7 @@ pub fn section(records: &Records, page: &mut Page) {
             for pair in pairs.iter().filter(|p| p.variant == *variant) {
                 numbers.rows.push(vec![
                     Cell::text(variant.clone()),
-                    Cell::value(Some(pair.x)),
+                    Cell::Whole(pair.x),
                     Cell::Value {
                         value: Some(pair.host),
                         low: Some(pair.interval.0),
@@ -213,8 +211,8 @@ pub fn section(records: &Records, page: &mut Page) {
                         signed: false,
                     },
                     Cell::value(Some(pair.model)),
-                    Cell::text(num::percent(pair.error())),
-                    Cell::text(num::percent(pair.beyond_interval())),
+                    Cell::Percent(pair.error()),
+                    Cell::Percent(pair.beyond_interval()),
                 ]);
                 if let Some(error) = pair.error() {
                     points.push((pair.x, error * 100.0, None));

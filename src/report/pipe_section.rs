@@ -91,8 +91,8 @@ fn prediction_table(series: &[&Published], group: &Group, label: &str) -> Table 
             micro(p.predicted_ns),
             micro(Some(p.published_ns)),
             micro_difference(residual),
-            Cell::text(num::percent(residual.map(|r| r / p.published_ns))),
-            Cell::value(visits(&p.variant, p.depth)),
+            Cell::Percent(residual.map(|r| r / p.published_ns)),
+            visits(&p.variant, p.depth).map_or_else(|| Cell::value(None), Cell::Whole),
         ]);
     }
     table
@@ -128,14 +128,14 @@ fn slip_table(records: &Records, all: &[Vec<&Published>]) -> Table {
             |variant: &str| group.and_then(|g| modelled(g, "visits_per_op")(variant, 5.0));
         table.rows.push(vec![
             Cell::text(format!("{}: {}", series[0].machine, series[0].source)),
-            Cell::value(Some(slip.visits)),
-            Cell::value(Some(slip.visits_as_posted)),
-            Cell::value(counted("parent")),
-            Cell::value(counted("cgroup-as-posted")),
+            Cell::Whole(slip.visits),
+            Cell::Whole(slip.visits_as_posted),
+            counted("parent").map_or_else(|| Cell::value(None), Cell::Whole),
+            counted("cgroup-as-posted").map_or_else(|| Cell::value(None), Cell::Whole),
             Cell::value(Some(slip.visit_ns)),
             micro_difference(Some(slip.predicted_ns)),
             micro_difference(Some(slip.published_ns)),
-            Cell::text(num::percent(Some(slip.predicted_ns / slip.published_ns))),
+            Cell::Percent(Some(slip.predicted_ns / slip.published_ns)),
         ]);
     }
     table
@@ -352,33 +352,22 @@ fn stories(records: &Records, page: &mut Page, series: &[&Published]) {
     page.list(&judgement(&slopes, &model), "stories");
 }
 
-/// Predictions, slip and stories as tables, for plain text.
+/// Predictions of each series, and the slip, for plain text.
 #[must_use]
-pub fn tables(records: &Records) -> Vec<Table> {
+pub fn tables(records: &Records) -> (Vec<Table>, Table) {
     let all: Vec<Published> = records
         .experiments
         .iter()
         .flat_map(pipe::published)
         .collect();
     let series = pipe::series(&all);
-    let mut out = Vec::new();
-    for series in &series {
-        for group in machine_of(records, series)
-            .map(|m| groups(records, &m))
-            .unwrap_or_default()
-        {
-            if pipe::at(series, 0.0).is_some() {
-                out.push(prediction_table(
-                    series,
-                    group,
-                    &records.label(&group.setting),
-                ));
-            }
+    let mut predictions = Vec::new();
+    for series in series.iter().filter(|s| pipe::at(s, 0.0).is_some()) {
+        let groups = machine_of(records, series).map(|m| groups(records, &m));
+        for group in groups.unwrap_or_default() {
+            let label = records.label(&group.setting);
+            predictions.push(prediction_table(series, group, &label));
         }
     }
-    let slips = slip_table(records, &series);
-    if !slips.rows.is_empty() {
-        out.push(slips);
-    }
-    out
+    (predictions, slip_table(records, &series))
 }

@@ -1,8 +1,8 @@
 //! Map of L1D sets by depth: which sets overflow, and with which fields.
 
-use super::answer::is_primary;
 use super::causes::variants_with_misses;
 use super::chart::{self, px};
+use super::finding::is_primary;
 use super::html::{Page, details, escape};
 use super::num;
 use super::records::{Group, Records};

@@ -1,7 +1,7 @@
 //! What each struct costs, line by line, like a pahole listing with heat.
 
-use super::answer::{candidate, is_primary};
 use super::causes::variants_with_misses;
+use super::finding::{candidate, is_primary};
 use super::html::{Page, details};
 use super::num;
 use super::records::{Group, Records};
@@ -110,7 +110,7 @@ fn listing(group: &Group, variant: &str, x: f64, high: f64, label: &str) -> Tabl
         }
     }
     table.rows.push(vec![Cell::text(format!(
-        "all structs: {} cycles per operation booked to misses",
+        "all structs: {} cycles of latency per operation",
         num::short(Some(total))
     ))]);
     table
@@ -127,8 +127,9 @@ pub fn section(records: &Records, page: &mut Page) {
         return;
     }
     page.para(
-        "Fields that missed at least once, by struct and 64-byte line, as the model says. Cycles are those that \
-         attribution.csv books to the misses of the field, all levels added; cycles that overlap with others are booked once.",
+        "Fields that missed at least once, by struct and 64-byte line, as the model says. Cycles are the \
+         latency that the misses of the field add, all levels together. The core overlaps accesses, so they are an upper bound of what \
+         taking the misses away can save, not a share of the run's time.",
     );
     for (i, group) in records.groups.iter().enumerate() {
         let Some(x) = listed_depth(group) else {

@@ -20,7 +20,7 @@ a{color:var(--v0)}nav ul{display:flex;flex-wrap:wrap;gap:.2rem 1rem;padding:0;li
 .note,figcaption small,.absent{color:var(--soft);font-size:.92rem}.absent{border-left:4px solid var(--rule);padding-left:.7rem}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));gap:1rem;align-items:start}
 .small{grid-template-columns:repeat(auto-fit,minmax(min(100%,16rem),1fr))}
-figure{margin:.5rem 0;min-width:0}figcaption{font-weight:600;margin-bottom:.3rem}
+figure{margin:.5rem 0;min-width:0}.grid figure{max-width:36rem}.small figure{max-width:21rem}figcaption{font-weight:600;margin-bottom:.3rem}
 svg{display:block;width:100%;height:auto;overflow:visible}svg.key{display:inline-block;width:2.4rem;height:.9rem;vertical-align:-.1rem;margin-right:.3rem}
 svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .soft{fill:var(--soft)}
 .legend{display:flex;flex-wrap:wrap;gap:.1rem 1rem;list-style:none;padding:0;margin:.3rem 0;font-size:.9rem}
@@ -32,7 +32,7 @@ svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .soft{fill:var(--soft
 .scroll{overflow-x:auto;max-width:100%}.scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:3px solid var(--v0);outline-offset:2px}
 table{border-collapse:collapse;font-size:.9rem;margin:.4rem 0}caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{padding:.2rem .55rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}thead th{border-bottom:2px solid var(--fg);vertical-align:bottom}tbody th{font-weight:500}
-td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td small{color:var(--soft)}td.na{color:var(--soft);font-style:italic}
+td:has(>data){text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td small{color:var(--soft)}td.na{color:var(--soft);font-style:italic}
 tr.rule th{background:var(--card);font-weight:600}td.b{min-width:7rem}td.b i{display:block;height:.8rem;margin-top:.25rem;background:var(--hot);print-color-adjust:exact;-webkit-print-color-adjust:exact}
 mark{background:var(--warn);color:var(--fg);padding:0 .25rem;border-radius:.2rem}
 details{margin:.3rem 0}summary{cursor:pointer;color:var(--v0)}
@@ -42,7 +42,7 @@ body{max-width:none;font-size:10pt}nav{display:none}figure,tr{break-inside:avoid
 ";
 
 /// Shared by all charts: the hatching that marks conflict misses where colour is not seen.
-pub const DEFS: &str = "<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\" focusable=\"false\"><defs>\
+pub const DEFS: &str = "<svg width=\"0\" height=\"0\" style=\"position:absolute;width:0;height:0\" aria-hidden=\"true\" focusable=\"false\"><defs>\
 <pattern id=\"hatch\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
 <rect width=\"1\" height=\"4\" style=\"fill:var(--bg)\"/></pattern></defs></svg>\n";
 

@@ -19,6 +19,10 @@ pub enum Cell {
         /// Whether a plus sign is shown: for differences.
         signed: bool,
     },
+    /// A value of an axis or a count: all its digits, no more.
+    Whole(f64),
+    /// A share, shown in percent.
+    Percent(Option<f64>),
     /// A share of the table's largest value, 0..=1, as a bar.
     Bar(f64),
     /// A mark that something is not as sure as the rest: `memory`, `inferred`, `told`.
@@ -59,6 +63,8 @@ impl Cell {
     pub fn plain(&self) -> String {
         match self {
             Cell::Text(text) | Cell::Mark(text) => text.clone(),
+            Cell::Whole(value) => num::exact(*value),
+            Cell::Percent(share) => num::percent(*share),
             Cell::Value {
                 value,
                 low,
@@ -82,6 +88,20 @@ impl Cell {
     fn html(&self) -> String {
         match self {
             Cell::Text(text) => format!("<td>{}</td>", escape(text)),
+            Cell::Percent(share) => match num::finite(*share) {
+                None => format!("<td class=\"na\">{}</td>", num::NOT_MEASURED),
+                Some(v) => format!(
+                    "<td><data value=\"{}\">{}</data></td>",
+                    num::exact(v),
+                    minus(&num::percent(*share))
+                ),
+            },
+            Cell::Whole(value) => {
+                format!(
+                    "<td><data value=\"{0}\">{0}</data></td>",
+                    num::exact(*value)
+                )
+            }
             Cell::Mark(text) => format!("<td><mark>{}</mark></td>", escape(text)),
             Cell::Bar(share) => format!(
                 "<td class=\"b\"><i style=\"width:{:.0}%\"></i></td>",
@@ -107,7 +127,7 @@ impl Cell {
                         format!(" <small>{}</small>", minus(&range))
                     };
                     format!(
-                        "<td class=\"n\"><data value=\"{}\">{}</data>{range}</td>",
+                        "<td><data value=\"{}\">{}</data>{range}</td>",
                         num::exact(v),
                         minus(&shown)
                     )

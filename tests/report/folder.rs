@@ -115,7 +115,7 @@ impl Folder {
         }
         (
             "conflict",
-            if depth >= sets * machine.ways + 1 {
+            if depth > sets * machine.ways {
                 1.0
             } else {
                 0.0
