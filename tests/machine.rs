@@ -676,6 +676,7 @@ fn calibration_replaces_defaults() {
         page_walk_cycles: Some(25.4),
         stlb_cycles: Some(7.2),
         notes: vec!["quiet".to_owned()],
+        ..Calibration::default()
     });
     let m = &host.machine;
     m.check().unwrap();

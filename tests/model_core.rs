@@ -109,6 +109,7 @@ fn independent_loads_are_bound_by_ports() {
         let mut machine = machines::two_levels();
         machine.core.issue_width = width;
         machine.core.load_ports = ports;
+        machine.core.memory_ports = ports + 1;
         let n = 300;
         let stats = region(&machine, |mem| touch(mem, n, 64), |mem| touch(mem, n, 64));
         let last_start = n / u64::from(ports) - 1;
@@ -117,6 +118,35 @@ fn independent_loads_are_bound_by_ports() {
         assert!(
             (stats.cycles - expected).abs() < 1e-9,
             "{width}, {ports}: {}",
+            stats.cycles
+        );
+    }
+}
+
+/// Address generators that loads and stores share: n loads and n stores to lines of their own, in
+/// turn, start `together` per cycle, so the last of the 2n in cycle 2n / together - 1. It is a
+/// store, and retires a cycle later; the load before it, started in the same cycle or the one
+/// before, is there 5 after its start.
+#[test]
+fn loads_and_stores_share_memory_ports() {
+    for (together, loads, stores) in [(1, 1, 1), (2, 2, 2), (4, 4, 2)] {
+        let mut machine = machines::two_levels();
+        machine.core.issue_width = 10;
+        machine.core.load_ports = loads;
+        machine.core.store_ports = stores;
+        machine.core.memory_ports = together;
+        let n = 120;
+        let both = |mem: &mut Modelled<'_>| {
+            for i in 0..n {
+                mem.load::<8>(at(object(i, 128)), F);
+                mem.store::<8>(at(object(2 * i + 1, 64)), F, Timed::from(1));
+            }
+        };
+        let stats = region(&machine, both, both);
+        let starts = (2 * n) as f64 / f64::from(together);
+        assert!(
+            (starts..=starts + 6.0).contains(&stats.cycles),
+            "{together} together: {} cycles for {starts}",
             stats.cycles
         );
     }

@@ -53,6 +53,7 @@ fn machine(name: &str) -> Machine {
             issue_width: 1,
             load_ports: 1,
             store_ports: 1,
+            memory_ports: 2,
             store_buffer: 1,
             forward_cycles: 1,
             locked_cycles: 1,

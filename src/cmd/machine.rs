@@ -210,8 +210,13 @@ impl Listing {
                 c.clock_hz as f64 / 1e9
             ),
             format!(
-                "window {}, {} instructions per cycle, {} loads, {} stores; store buffer {}",
-                c.window, c.issue_width, c.load_ports, c.store_ports, c.store_buffer
+                "window {}, {} instructions per cycle, {} loads, {} stores, {} of both; store buffer {}",
+                c.window,
+                c.issue_width,
+                c.load_ports,
+                c.store_ports,
+                c.memory_ports,
+                c.store_buffer
             ),
             format!(
                 "store forwarding {}, locked access +{}, mispredict {} cycles; {}",

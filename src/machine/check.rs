@@ -153,6 +153,7 @@ impl Core {
             ("core.window", self.window),
             ("core.issue_width", self.issue_width),
             ("core.load_ports", self.load_ports),
+            ("core.memory_ports", self.memory_ports),
             ("core.store_ports", self.store_ports),
             ("core.store_buffer", self.store_buffer),
         ] {

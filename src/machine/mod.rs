@@ -71,6 +71,9 @@ pub struct Core {
     pub load_ports: u32,
     /// Stores started per cycle.
     pub store_ports: u32,
+    /// Loads and stores together started per cycle: address generators. The sum of both where each
+    /// kind has its own (Intel since Sunny Cove), less where they share.
+    pub memory_ports: u32,
     /// Stores that wait to reach the L1D.
     pub store_buffer: u32,
     /// Load from a store still in the store buffer, in cycles.

@@ -39,7 +39,7 @@
 //! integers: results are the same bits everywhere.
 
 use super::ModelError;
-use super::buffers::{Misses, Ports, Ring, StoreBuffer, Stored};
+use super::buffers::{Misses, Ports, Ring, Start, StoreBuffer, Stored};
 use super::hierarchy::MAX_LEVELS;
 use super::predictor::Gshare;
 use crate::machine;
@@ -127,8 +127,7 @@ pub struct Core {
     barrier: u64,
     /// Retirement of the last `window` instructions.
     window: Ring,
-    load_ports: Ports,
-    store_ports: Ports,
+    ports: Ports,
     stores: StoreBuffer,
     misses: Vec<Misses>,
     arrivals: Vec<Arrival>,
@@ -154,6 +153,7 @@ impl Core {
             ("issue_width", core.issue_width, 10),
             ("load_ports", core.load_ports, 10),
             ("store_ports", core.store_ports, 10),
+            ("memory_ports", core.memory_ports, 20),
             ("window", core.window, 1 << 16),
             ("store_buffer", core.store_buffer, 1 << 16),
         ] {
@@ -200,8 +200,7 @@ impl Core {
             last_drain: 0,
             barrier: 0,
             window: Ring::new(core.window),
-            load_ports: Ports::new(core.load_ports),
-            store_ports: Ports::new(core.store_ports),
+            ports: Ports::new(core.load_ports, core.store_ports, core.memory_ports),
             stores: StoreBuffer::new(core.store_buffer),
             misses,
             arrivals: vec![Arrival::default(); l1_lines],
@@ -281,7 +280,7 @@ impl Core {
     pub fn load(&mut self, address: u64, span: Span, lines: [Option<LineAccess>; 2]) -> u64 {
         let dispatched = self.dispatch(0);
         let earliest = dispatched.max(address).max(self.barrier);
-        let start = self.load_ports.take(earliest);
+        let start = self.ports.take(Start::Load, earliest);
         let fetched = self.fetch_all(start, lines);
         let ready = match self.stores.holder(span, start) {
             None => fetched,
@@ -297,8 +296,8 @@ impl Core {
     pub fn load_unseen(&mut self, address: u64) -> u64 {
         let dispatched = self.dispatch(0);
         let start = self
-            .load_ports
-            .take(dispatched.max(address).max(self.barrier));
+            .ports
+            .take(Start::Load, dispatched.max(address).max(self.barrier));
         let ready = start + self.latency[0];
         self.retire(ready);
         ready
@@ -310,8 +309,8 @@ impl Core {
         let room = self.stores.room();
         let dispatched = self.dispatch(room);
         let start = self
-            .store_ports
-            .take(dispatched.max(address).max(self.barrier));
+            .ports
+            .take(Start::Store, dispatched.max(address).max(self.barrier));
         let translated = lines
             .iter()
             .flatten()
@@ -368,8 +367,8 @@ impl Core {
     pub fn prefetch(&mut self, address: u64, line: Option<LineAccess>) {
         let dispatched = self.dispatch(0);
         let start = self
-            .load_ports
-            .take(dispatched.max(address).max(self.barrier));
+            .ports
+            .take(Start::Load, dispatched.max(address).max(self.barrier));
         if let Some(line) = line {
             self.fetch(start, line);
         }

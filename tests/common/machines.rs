@@ -61,6 +61,7 @@ pub fn machine(caches: Vec<Cache>) -> Machine {
             issue_width: 1,
             load_ports: 1,
             store_ports: 1,
+            memory_ports: 2,
             store_buffer: 16,
             forward_cycles: 4,
             locked_cycles: 20,
