@@ -17,6 +17,10 @@ pub fn live(cpu: u32) -> Result<Vec<ToldCache>, String> {
 
     use super::told::Told;
 
+    // Without it hwloc gives up, but not without writing to standard error itself.
+    if !std::path::Path::new("/sys/devices/system/cpu/cpu0/topology").is_dir() {
+        return Err("hwloc needs /sys/devices/system/cpu, which is not there".to_owned());
+    }
     let topology = Topology::new().map_err(|e| format!("hwloc failed: {e}"))?;
     let pu = topology
         .pu_with_os_index(cpu as usize)

@@ -18,6 +18,7 @@ use kernels::psi::{PsiOffsets, RecordedPlacement};
 use crate::experiment::{Backend, Experiment, Placement, Point};
 use crate::layouts;
 use crate::machine::Machine;
+use crate::native::affinity;
 use crate::record::{Attribution, RecorderError, Sample, Sharing};
 use crate::streams::Stream;
 
@@ -150,6 +151,10 @@ pub fn run(
     let (natives, models): (Vec<Point>, Vec<Point>) = points
         .into_iter()
         .partition(|p| p.backend == Backend::Native);
+    if models.is_empty() && !natives.is_empty() && natives.iter().all(|p| p.cpus() == 2) {
+        // Points that need two CPUs are unavailable rows beside others; alone they are nothing.
+        affinity::choose(2).map_err(|e| RunError::Nothing(e.to_string()))?;
+    }
     let asked = machines::Asked {
         native: !natives.is_empty(),
         models: models.iter().map(|p| p.machine.clone()).collect(),

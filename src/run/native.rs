@@ -46,11 +46,13 @@ struct Mounted {
     at: Position,
     /// Operations per sample; 0: not known yet.
     count: u64,
-    /// Ticks of a cold region in which the kernel is called for no operation: the clock, the call
-    /// and what it mispredicts. Subtracted from cold operations.
+    /// Ticks of a cold region in which the kernel is called for no operation, at least: the clock,
+    /// the call and what it mispredicts. Subtracted from cold operations.
     empty_ticks: f64,
     /// Lines that an operation touches, for a flushed start.
     lines: Vec<Addr>,
+    /// Pages that were had where others were asked for; else empty.
+    fallback: String,
 }
 
 /// What one repeat of a case yields.
@@ -175,6 +177,13 @@ fn mount(
         _ => host.cpu.to_string(),
     };
     let keys = keys(experiment, &case, &host.name, &cpu);
+    let fallback = mapped
+        .regions
+        .iter()
+        .find(|r| r.got != r.asked)
+        .map_or(String::new(), |r| {
+            format!("pages {} instead of {}", r.got, r.asked)
+        });
     // The images are in the mapping now.
     case.tree.arena = kernels::arena::Arena::new();
     Ok(Mounted {
@@ -186,6 +195,7 @@ fn mount(
         count: 0,
         empty_ticks: 0.0,
         lines,
+        fallback,
     })
 }
 
@@ -240,7 +250,8 @@ fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
             if m.count == 0 {
                 operate(m, WARM_UP.next_multiple_of(period));
                 m.count = 1;
-                m.empty_ticks = mean_but_slowest(&cold_regions(m, COLD_OPERATIONS, 0).0);
+                let empty = cold_regions(m, COLD_OPERATIONS, 0).0;
+                m.empty_ticks = empty.into_iter().fold(f64::INFINITY, f64::min);
             }
             // Whole periods: operations of a period differ.
             let operations = COLD_OPERATIONS.next_multiple_of(period as usize);
@@ -254,7 +265,7 @@ fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
         }
     };
     let spoiled = watch.stop();
-    timed(clock, ticks_per_op, visits_per_op, spoiled.as_deref())
+    timed(m, clock, ticks_per_op, visits_per_op, spoiled)
 }
 
 /// Ticks of `regions` regions of `count` operations (0 or 1), each after what the start does, and
@@ -294,12 +305,23 @@ fn disturb(m: &Mounted) {
     }
 }
 
-fn timed(clock: &Clock, ticks_per_op: f64, visits_per_op: f64, spoiled: Option<&str>) -> Repeat {
+fn timed(
+    m: &Mounted,
+    clock: &Clock,
+    ticks_per_op: f64,
+    visits_per_op: f64,
+    spoiled: Option<String>,
+) -> Repeat {
     let status = if spoiled.is_some() {
         Status::Spoiled
     } else {
         Status::Exact
     };
+    let detail: Vec<&str> = [spoiled.as_deref().unwrap_or(""), &m.fallback]
+        .into_iter()
+        .filter(|d| !d.is_empty())
+        .collect();
+    let detail = detail.join("; ");
     let ns = clock.ns(ticks_per_op);
     [
         Value::new("time_ns_per_op", "ns", ns, status),
@@ -311,7 +333,7 @@ fn timed(clock: &Clock, ticks_per_op: f64, visits_per_op: f64, spoiled: Option<&
             status,
         ),
     ]
-    .map(|value| value.with_detail(spoiled.unwrap_or("")))
+    .map(|value| value.with_detail(detail.clone()))
     .to_vec()
 }
 
@@ -428,7 +450,7 @@ fn ping_pong(m: &mut Mounted, clock: &Clock, cpus: [u32; 2]) -> Repeat {
         (Ok(Ok((ticks, a))), Ok(Ok((_, b)))) => {
             let per_op = ticks / TRIPS as f64;
             let visits = (a + b) as f64 / TRIPS as f64;
-            timed(clock, per_op, visits, None)
+            timed(m, clock, per_op, visits, None)
         }
         (Ok(Err(why)), _) | (_, Ok(Err(why))) => {
             vec![Value::unavailable("time_ns_per_op", "ns", &why)]
