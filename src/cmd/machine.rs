@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::machine::host::{self, Calibration, Fact, HostMachine, size_words};
+use crate::calibrate::calibrate;
+use crate::counters::Counters;
+use crate::machine::host::{self, Fact, HostMachine, size_words};
 use crate::machine::{Machine, catalogue};
 
 /// Show this host, or a machine of the catalogue: every number with its source.
@@ -37,13 +39,9 @@ struct Listing {
     notes: Vec<String>,
 }
 
-/// Prints what `args` ask for to stdout.
+/// Prints what `args` ask for to stdout. The host is measured for about a second, which its
+/// listing, and its machine file, then hold.
 pub fn machine(args: &MachineArgs) -> anyhow::Result<()> {
-    machine_with(args, None)
-}
-
-/// [`machine`], the host with what was measured on it.
-pub fn machine_with(args: &MachineArgs, calibration: Option<&Calibration>) -> anyhow::Result<()> {
     if args.list {
         return print(&list()?);
     }
@@ -55,7 +53,9 @@ pub fn machine_with(args: &MachineArgs, calibration: Option<&Calibration>) -> an
             notes: Vec::new(),
         },
         None => {
-            let host = host_machine(args.cpu, calibration)?;
+            let cpu = args.cpu.unwrap_or_else(first_allowed);
+            let mut host = host_machine(cpu)?;
+            host.notes.extend(Counters::open(cpu).summary());
             Listing {
                 machine: host.machine,
                 facts: host.facts,
@@ -72,17 +72,11 @@ pub fn machine_with(args: &MachineArgs, calibration: Option<&Calibration>) -> an
     print(&text)
 }
 
-/// This host as a machine, as seen from `cpu` or from the first CPU that this process may run on,
-/// with measured values where there are some.
-pub fn host_machine(
-    cpu: Option<u32>,
-    calibration: Option<&Calibration>,
-) -> anyhow::Result<HostMachine> {
-    let cpu = cpu.unwrap_or_else(first_allowed);
+/// This host as a machine, as seen from `cpu`, with what could be measured in place of what is told
+/// or guessed.
+pub fn host_machine(cpu: u32) -> anyhow::Result<HostMachine> {
     let mut host = host::read(Path::new("/"), cpu)?;
-    if let Some(calibration) = calibration {
-        host.apply(calibration);
-    }
+    host.apply(&calibrate(cpu, &host.machine.caches, false));
     Ok(host)
 }
 
