@@ -7,7 +7,11 @@ mod machines;
 
 use cachegrind::{Access, D1, Misses, cachegrind, modelled};
 use kernels::arena::{Random, Region};
-use kernels::memory::Addr;
+use kernels::memory::{Addr, Memory};
+use kernels::psi::{Placement, PsiTree, TreeShape, Variant, Walks, bare_walks, task_changes};
+use kernels::recorder::{Kind, Recorder};
+use kwalk::model::page_map::{Frames, PageMapOptions};
+use kwalk::model::{Model, ModelOptions};
 
 /// L1Ds of facts about real cores: i7-9700, Neoverse N1 and Ice Lake.
 const SHAPES: [D1; 3] = [
@@ -105,5 +109,92 @@ fn walk(levels: u64, seed: u64) -> Vec<Access> {
 fn walks_over_aligned_objects() {
     for levels in [5, 8, 16, 50, 100] {
         compare(&format!("{levels} levels"), &walk(levels, levels));
+    }
+}
+
+/// The PSI kernel itself: one enqueue and one dequeue walk, and bare walks, as recorded at nominal
+/// addresses, as a program; and the model of the kernel, not of its list of accesses.
+#[test]
+fn psi_walks() {
+    for layout in ["6.18.2-ubuntu-x86-64", "6.12.118-debian-arm64"] {
+        for (depth, placement) in [
+            (8, Placement::Slab),
+            (16, Placement::Slab),
+            (50, Placement::Slab),
+            (50, Placement::Packed),
+        ] {
+            for variant in [Variant::Parent, Variant::Cgroup] {
+                for bare in [false, true] {
+                    let layout = kwalk::layouts::find(layout).expect("a built-in layout");
+                    let placement = placement.clone();
+                    let shape = TreeShape {
+                        depth,
+                        cpus: 2,
+                        variant,
+                        placement,
+                        seed: 7,
+                    };
+                    let tree = PsiTree::new(layout, &shape).expect("a tree");
+                    let what = format!("{}, {shape:?}, bare {bare}", layout.name);
+                    let accesses = recorded(&tree, variant, bare);
+                    for (misses, shape) in compare(&what, &accesses).into_iter().zip(SHAPES) {
+                        let ours = modelled_kernel(&tree, variant, bare, shape);
+                        assert_eq!(ours, misses, "{what}, {shape:?}: kernel, then its accesses");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One period of walks.
+fn psi_period<M: Memory>(
+    mem: &mut M,
+    tree: &PsiTree,
+    variant: Variant,
+    bare: bool,
+    time: &mut u64,
+) {
+    let walks = Walks {
+        variant,
+        offsets: &tree.offsets,
+        globals: &tree.globals,
+        zero: 0,
+    };
+    if bare {
+        bare_walks(mem, &walks, 1);
+    } else {
+        task_changes(mem, &walks, 2, time);
+    }
+}
+
+fn recorded(tree: &PsiTree, variant: Variant, bare: bool) -> Vec<Access> {
+    let mut arena = tree.arena.clone();
+    let mut mem = Recorder::new(&mut arena);
+    psi_period(&mut mem, tree, variant, bare, &mut 0);
+    mem.accesses
+        .iter()
+        .map(|a| (a.addr, a.kind == Kind::Store, a.bytes))
+        .collect()
+}
+
+/// Steady-state misses of one period on the model: the second of two.
+fn modelled_kernel(tree: &PsiTree, variant: Variant, bare: bool, d1: D1) -> Misses {
+    let machine = machines::machine(vec![machines::l1(d1.sets, d1.ways)]);
+    let pages = PageMapOptions {
+        page_bytes: 4096,
+        frames: Frames::Identity,
+    };
+    let mut model = Model::new(&machine, pages, 0, ModelOptions::default()).expect("a model");
+    let mut arena = tree.arena.clone();
+    let mut mem = model.on(&mut arena);
+    let mut time = 0;
+    psi_period(&mut mem, tree, variant, bare, &mut time);
+    mem.begin_region();
+    psi_period(&mut mem, tree, variant, bare, &mut time);
+    let level = mem.end_region().levels[0];
+    Misses {
+        reads: level.loads.misses,
+        writes: level.stores.misses,
     }
 }

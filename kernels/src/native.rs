@@ -8,8 +8,8 @@ use crate::memory::{Field, Memory};
 /// Real memory of this process: every access is one volatile load or store at `base + offset`.
 ///
 /// Volatile, so that the compiler neither merges nor drops an access. Two threads may race on a
-/// word as they do in Linux; every access is of a machine width and naturally aligned, so that the
-/// hardware makes it whole.
+/// word as they do in Linux; every access is of a machine width, and aligned to it but for pairs of
+/// 4-byte counters, so that the hardware makes it whole.
 ///
 /// What it walks over is chosen by whoever builds it: see [`Native::new`].
 #[derive(Debug)]
@@ -33,6 +33,11 @@ fn at<T>(base: u64, field: Field) -> *mut T {
     ptr::with_exposed_provenance_mut(base.wrapping_add(u64::from(field.offset_bytes)) as usize)
 }
 
+/// A word of 8 bytes on a 4-byte boundary: arm64 loads two counters as one (`ldp`), and so do we.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+struct Pair(u64);
+
 #[cfg(target_arch = "x86_64")]
 type Wide = core::arch::x86_64::__m128i;
 #[cfg(target_arch = "aarch64")]
@@ -51,7 +56,7 @@ impl Memory for Native {
                 1 => u64::from(ptr::read_volatile(at::<u8>(base, field))),
                 2 => u64::from(ptr::read_volatile(at::<u16>(base, field))),
                 4 => u64::from(ptr::read_volatile(at::<u32>(base, field))),
-                8 => ptr::read_volatile(at::<u64>(base, field)),
+                8 => ptr::read_volatile(at::<Pair>(base, field)).0,
                 16 => {
                     // One 16-byte load where the machine has one; its value steers nothing.
                     let wide: [u64; 2] =
