@@ -120,7 +120,7 @@ fn trees_of_four_keep_twelve_lines() {
     misses(&mut cache, (0..12).rev());
     assert_eq!(
         misses(&mut cache, [3, 7, 0, 11, 1, 2, 4, 5, 6, 8, 9, 10]),
-        []
+        Vec::<u64>::new()
     );
 }
 

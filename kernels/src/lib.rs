@@ -1,6 +1,6 @@
 //! Replicas of Linux hot paths, access by access.
 //!
-//! A kernel is written once, generic over [`memory::Memory`]: on [`memory::Native`] it runs on real
+//! A kernel is written once, generic over [`memory::Memory`]: on [`native::Native`] it runs on real
 //! memory, in the model every access is also presented to a simulated machine. This crate has no
 //! dependencies, reads no clock and does no input or output.
 

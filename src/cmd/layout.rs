@@ -6,6 +6,7 @@ use std::path::Path;
 use kernels::layout::Layout;
 
 use crate::layouts::{self, LayoutError, btf, listing, slab};
+use crate::wrap::wrap;
 
 /// Byte layouts of Linux structs.
 #[derive(Debug, clap::Args)]
@@ -108,7 +109,7 @@ fn shown(layout: &Layout, struct_name: &str) -> Result<String, LayoutError> {
         ));
     }
     for note in notes {
-        text += &listing::wrap(&note, "  ");
+        text += &wrap(&note, listing::COLUMNS, "", "  ");
     }
     Ok(text)
 }

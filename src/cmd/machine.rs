@@ -10,6 +10,7 @@ use crate::calibrate::calibrate;
 use crate::counters::Counters;
 use crate::machine::host::{self, Fact, HostMachine, size_words};
 use crate::machine::{Machine, catalogue};
+use crate::wrap::wrap;
 
 /// Show this host, or a machine of the catalogue: every number with its source.
 #[derive(clap::Args, Debug)]
@@ -110,11 +111,11 @@ fn list() -> anyhow::Result<String> {
 fn machine_file(listing: &Listing) -> anyhow::Result<String> {
     let mut text = String::new();
     for sentence in listing.disagreements.iter().chain(&listing.notes) {
-        wrap(
-            &mut text,
-            "# ",
-            "# ",
+        text += &wrap(
             &sentence.replace(char::is_control, " "),
+            COLUMNS,
+            "# ",
+            "# ",
         );
     }
     Ok(text + &toml::to_string(&listing.machine)?)
@@ -123,34 +124,13 @@ fn machine_file(listing: &Listing) -> anyhow::Result<String> {
 /// Columns that a line may have.
 const COLUMNS: usize = 96;
 
-/// Appends `words` to `text`, wrapped, with `first` before the first line and `rest` before others.
-fn wrap(text: &mut String, first: &str, rest: &str, words: &str) {
-    let mut line = first.to_owned();
-    let mut empty = true;
-    for word in words.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            *text += line.trim_end();
-            text.push('\n');
-            line = rest.to_owned();
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line += word;
-        empty = false;
-    }
-    *text += line.trim_end();
-    text.push('\n');
-}
-
 impl Listing {
     /// Tables, then sources, then what the host told.
     fn words(&self) -> String {
         let mut text = String::new();
         let m = &self.machine;
         let ns = |cycles: f64| cycles * 1e9 / m.core.clock_hz as f64;
-        wrap(&mut text, "", "  ", &format!("{}: {}", m.name, m.title));
+        text += &wrap(&format!("{}: {}", m.name, m.title), COLUMNS, "", "  ");
         text.push('\n');
         self.core(&mut text);
 
@@ -259,7 +239,7 @@ impl Listing {
         let m = &self.machine;
         *text += "\nsources\n";
         let mut row = |name: &str, words: &str| {
-            wrap(text, &format!("{name:<9}"), &" ".repeat(9), words);
+            *text += &wrap(words, COLUMNS, &format!("{name:<9}"), &" ".repeat(9));
         };
         row("core", &m.core.source);
         for c in &m.caches {
@@ -297,11 +277,11 @@ impl Listing {
                 true => format!(" {}", f.unit),
                 false => String::new(),
             };
-            wrap(
-                text,
+            *text += &wrap(
+                &format!("{}{unit} [{}]", f.value, f.source),
+                COLUMNS,
                 &format!("{:<27} ", f.what),
                 &" ".repeat(28),
-                &format!("{}{unit} [{}]", f.value, f.source),
             );
         }
         for (title, list) in [
@@ -313,7 +293,7 @@ impl Listing {
             }
             *text += &format!("\n{title}\n");
             for sentence in list {
-                wrap(text, "- ", "  ", sentence);
+                *text += &wrap(sentence, COLUMNS, "- ", "  ");
             }
         }
     }

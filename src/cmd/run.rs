@@ -12,6 +12,7 @@ use crate::experiment::{Experiment, ExperimentError};
 use crate::record::{Provenance, Recorder, default_folder, utc};
 use crate::report;
 use crate::run::{self, Row, RunOptions};
+use crate::wrap::wrap;
 
 /// Run experiments and write one results folder for each.
 #[derive(Debug, clap::Args)]
@@ -45,6 +46,9 @@ pub(super) struct RunArgs {
     #[arg(long)]
     force: bool,
 }
+
+/// Columns of a line of notes.
+const NOTE_COLUMNS: usize = 96;
 
 pub(super) fn run(args: &RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     // All of them are read before the first runs: a slip in the last must not cost a run.
@@ -127,13 +131,17 @@ fn one(
     bar.finish_and_clear();
     outcome?;
     let finished = recorder.finish()?;
-    for note in &finished.notes {
-        eprintln!("note: {note}");
-    }
     table::print(&finished.summaries, experiment.baseline.name(), out)?;
     writeln!(out, "results  {}", finished.dir.display())?;
     let report = report::write(&finished.dir)?;
     writeln!(out, "report   {}", report.display())?;
+    out.flush()?;
+    if !finished.notes.is_empty() {
+        eprintln!("\nnotes, also in run.toml and the report:");
+    }
+    for note in &finished.notes {
+        eprint!("{}", wrap(note, NOTE_COLUMNS, "- ", "  "));
+    }
     Ok(())
 }
 

@@ -65,10 +65,16 @@ impl<'a> Group<'a> {
             rows.iter()
                 .any(|r| r.metric == metric && r.backend == backend && r.median.is_some())
         };
+        // One that every backend has, so that they stand side by side.
+        let measured = |b: &&str| metrics.iter().any(|metric| has(metric, b));
+        let present: Vec<&str> = BACKENDS.iter().copied().filter(measured).collect();
+        let of_all = |metric: &&str| present.iter().all(|b| has(metric, b));
+        let of_any = |metric: &&str| present.iter().any(|b| has(metric, b));
+        let mut metrics = metrics.iter().copied();
         let metric = metrics
-            .iter()
-            .copied()
-            .find(|metric| BACKENDS.iter().any(|b| has(metric, b)))
+            .clone()
+            .find(of_all)
+            .or_else(|| metrics.find(of_any))
             .unwrap_or("cycles_per_visit");
         let mut group = Group {
             metric,

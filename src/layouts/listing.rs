@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use kernels::layout::{FieldLayout, Layout, MissingField, StructLayout};
 
+use crate::wrap::wrap;
+
 /// Width of a listing.
 pub const COLUMNS: usize = 100;
 
@@ -93,7 +95,7 @@ fn head(layout: &Layout, s: &StructLayout) -> String {
         s.size_bytes,
         count(s.size_bytes.div_ceil(LINE_BYTES), "line"),
     );
-    let mut say = |text: String| out += &wrap(&text, "  ");
+    let mut say = |text: String| out += &wrap(&text, COLUMNS, "", "  ");
     say(format!(
         "layout: {}; Linux {}, {}",
         layout.name, layout.version, layout.arch
@@ -162,7 +164,7 @@ fn foot(s: &StructLayout, rows: &Rows, hot: &[(&FieldLayout, Touch)]) -> String 
             list.join(", ")
         );
     }
-    wrap(&text, "  ")
+    wrap(&text, COLUMNS, "", "  ")
 }
 
 /// What has been listed so far.
@@ -268,26 +270,4 @@ fn cut(text: &str, width: usize) -> String {
         return text.into();
     }
     text.chars().take(width - 1).chain(['…']).collect()
-}
-
-/// Break `text` at spaces into lines of at most [`COLUMNS`], all but the first one indented.
-#[must_use]
-pub fn wrap(text: &str, indent: &str) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if column > 0 && column + 1 + width > COLUMNS {
-            out.push('\n');
-            out += indent;
-            column = indent.len();
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out += word;
-        column += width;
-    }
-    out.push('\n');
-    out
 }

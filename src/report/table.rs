@@ -2,6 +2,7 @@
 
 use super::html::escape;
 use super::num;
+use crate::wrap::wrap;
 
 /// One cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,7 +214,7 @@ impl Table {
                 widths[i] = widths[i].max(cell.chars().count());
             }
         }
-        let mut out = wrap(&self.caption, width, "");
+        let mut out = wrap(&self.caption, width, "", "");
         let total: usize = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
         let fits = total <= width;
         let line = |cells: &[String]| {
@@ -235,7 +236,7 @@ impl Table {
         }
         for row in &plain {
             match row.as_slice() {
-                [only] => out.push_str(&wrap(only, width, "")),
+                [only] => out.push_str(&wrap(only, width, "", "")),
                 cells if fits => out.push_str(&line(cells)),
                 cells => {
                     let text: Vec<String> = cells
@@ -244,7 +245,7 @@ impl Table {
                         .filter(|(cell, _)| !cell.is_empty())
                         .map(|(cell, head)| format!("{head}: {cell}"))
                         .collect();
-                    out.push_str(&wrap(&text.join("; "), width, "  "));
+                    out.push_str(&wrap(&text.join("; "), width, "", "  "));
                 }
             }
         }
@@ -252,63 +253,9 @@ impl Table {
     }
 }
 
-/// `text` broken into lines of at most `width` columns, all but the first indented; a word longer
-/// than a line is broken too.
-#[must_use]
-pub fn wrap(text: &str, width: usize, indent: &str) -> String {
-    let mut out = String::new();
-    let mut line = String::new();
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        let mut word = word;
-        loop {
-            let used = line.chars().count() + usize::from(!empty);
-            let size = word.chars().count();
-            if used + size <= width {
-                if !empty {
-                    line.push(' ');
-                }
-                line.push_str(word);
-                empty = false;
-                break;
-            }
-            if empty {
-                let room = width.saturating_sub(line.chars().count()).max(1);
-                let cut = word.char_indices().nth(room).map_or(word.len(), |(i, _)| i);
-                line.push_str(&word[..cut]);
-                word = &word[cut..];
-            }
-            out.push_str(line.trim_end());
-            out.push('\n');
-            line = indent.to_string();
-            empty = true;
-        }
-    }
-    if !empty {
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// No line may be longer than asked for, whatever the words; no word may be lost.
-    #[test]
-    fn wrapping_keeps_words_and_width() {
-        let long = "x".repeat(50);
-        for text in ["", "a", "a bb ccc dddd eeeee ffffff", long.as_str()] {
-            let wrapped = wrap(text, 10, "  ");
-            assert!(
-                wrapped.lines().all(|l| l.chars().count() <= 10),
-                "{wrapped}"
-            );
-            let squeezed: String = wrapped.split_whitespace().collect();
-            assert_eq!(squeezed, text.split_whitespace().collect::<String>());
-        }
-    }
 
     /// A value that is not there is said to be so, in both forms; a cell's text is never markup.
     #[test]

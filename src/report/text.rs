@@ -7,7 +7,8 @@ use super::model_error;
 use super::num;
 use super::pipe_section;
 use super::records::{Judged, Records};
-use super::table::{Cell, Table, wrap};
+use super::table::{Cell, Table};
+use crate::wrap::wrap;
 
 /// Columns of the text.
 pub const WIDTH: usize = 72;
@@ -105,7 +106,7 @@ fn heading(out: &mut String, title: &str) {
 }
 
 fn item(out: &mut String, text: &str) {
-    let wrapped = wrap(&format!("- {}", clean(text)), WIDTH, "  ");
+    let wrapped = wrap(&format!("- {}", clean(text)), WIDTH, "", "  ");
     out.push_str(&wrapped);
 }
 
@@ -129,6 +130,7 @@ pub fn render(records: &Records) -> String {
     let mut out = wrap(
         &format!("kwalk: {}", clean(&records.experiment_names())),
         WIDTH,
+        "",
         "  ",
     );
     if let Some(question) = records
@@ -136,7 +138,7 @@ pub fn render(records: &Records) -> String {
         .iter()
         .find_map(|e| e.get("question")?.as_str())
     {
-        out.push_str(&wrap(&clean(question), WIDTH, ""));
+        out.push_str(&wrap(&clean(question), WIDTH, "", ""));
     }
     heading(&mut out, "Answer");
     let findings = finding::findings(records);
@@ -145,7 +147,7 @@ pub fn render(records: &Records) -> String {
         item(&mut out, "verdicts.csv compares no two variants.");
     }
     for answer in answers {
-        out.push_str(&wrap(&clean(&answer.place), WIDTH, "  "));
+        out.push_str(&wrap(&clean(&answer.place), WIDTH, "", "  "));
         for sentence in answer.sentences {
             item(&mut out, &sentence);
         }
@@ -155,7 +157,7 @@ pub fn render(records: &Records) -> String {
         "from: first slower {}, with ? if some deeper one is not; ±: the wider side of the 95 % interval.",
         records.groups.first().map_or("depth", |g| &g.axis)
     );
-    out.push_str(&wrap(&clean(&about), WIDTH, ""));
+    out.push_str(&wrap(&clean(&about), WIDTH, "", ""));
     for table in tables(records, &findings) {
         out.push('\n');
         out.push_str(&clean(&table.text(WIDTH)));
@@ -177,7 +179,7 @@ pub fn render(records: &Records) -> String {
         ];
         out.push_str(&clean(&select(&errors, &columns).text(WIDTH)));
         let meaning = "within: share of points at most 20 % beyond the host's interval.";
-        out.push_str(&wrap(meaning, WIDTH, ""));
+        out.push_str(&wrap(meaning, WIDTH, "", ""));
     }
     if pipe_section::applies(records) {
         heading(&mut out, "Published round trips");
@@ -241,7 +243,7 @@ pub fn render(records: &Records) -> String {
     }
     heading(&mut out, "Repeat it");
     let command = method::command(records).unwrap_or_else(|| "not in run.toml".to_string());
-    out.push_str(&wrap(&clean(&command), WIDTH, "  "));
+    out.push_str(&wrap(&clean(&command), WIDTH, "", "  "));
     debug_assert!(out.lines().all(|l| l.chars().count() <= WIDTH));
     out
 }

@@ -55,6 +55,9 @@ struct Mounted {
     fallback: String,
 }
 
+/// What the points of a batch have in common: CPUs and all axes.
+type Batch = (u64, Vec<(String, u64)>);
+
 /// What one repeat of a case yields.
 type Repeat = Vec<Value>;
 
@@ -86,7 +89,7 @@ pub fn run(
     let mut watch = Watch::new(host.cpu);
 
     // Points that are compared stand in one batch: the same axes, whatever else differs.
-    let mut batches: BTreeMap<(u64, Vec<(String, u64)>), Vec<&Point>> = BTreeMap::new();
+    let mut batches: BTreeMap<Batch, Vec<&Point>> = BTreeMap::new();
     for point in points {
         let axes = point.axes.clone().into_iter().collect();
         batches.entry((point.cpus(), axes)).or_default().push(point);
