@@ -33,6 +33,10 @@ pub struct Calibration {
 /// A measured value may differ this much from the family's before it is called a disagreement.
 const TOLERANCE_RATIO: f64 = 0.3;
 
+/// A shared cache that measures this many times slower than its family does was not what was
+/// measured: most loads went to memory, which is some ten times as far.
+const DISTURBED_RATIO: f64 = 2.0;
+
 impl HostMachine {
     /// Puts measured values in place of the family's defaults. The source then says which number
     /// was measured and keeps the rest; a table is `measured` once nothing remembered or inferred
@@ -96,12 +100,15 @@ impl HostMachine {
                 ));
                 continue;
             };
-            self.compare(
-                &name,
-                "cycles",
-                cycles,
-                self.machine.caches[i].latency_cycles,
-            );
+            let before = self.machine.caches[i].latency_cycles;
+            if level > 2 && cycles > DISTURBED_RATIO * before {
+                self.notes.push(format!(
+                    "L{level} latency: {cycles:.0} cycles measured, {before:.0} by family {}: neighbours seem to have taken the lines of the loop out of this shared cache meanwhile, so the family's is used; measure again when the machine is quiet.",
+                    self.family
+                ));
+                continue;
+            }
+            self.compare(&name, "cycles", cycles, before);
             let cache = &mut self.machine.caches[i];
             cache.latency_cycles = cycles;
             cache.source = measured(&what, &cache.source);

@@ -46,8 +46,8 @@ struct Mounted {
     at: Position,
     /// Operations per sample; 0: not known yet.
     count: u64,
-    /// Ticks of a cold region in which the kernel is called for no operation, at least: the clock,
-    /// the call and what it mispredicts. Subtracted from cold operations.
+    /// Ticks of a cold region in which the kernel is called for no operation: the clock, the call and
+    /// what it mispredicts. Subtracted from cold operations.
     empty_ticks: f64,
     /// Lines that an operation touches, for a flushed start.
     lines: Vec<Addr>,
@@ -253,8 +253,7 @@ fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
             if m.count == 0 {
                 operate(m, WARM_UP.next_multiple_of(period));
                 m.count = 1;
-                let empty = cold_regions(m, COLD_OPERATIONS, 0).0;
-                m.empty_ticks = empty.into_iter().fold(f64::INFINITY, f64::min);
+                m.empty_ticks = mean_but_slowest(&cold_regions(m, COLD_OPERATIONS, 0).0);
             }
             // Whole periods: operations of a period differ.
             let operations = COLD_OPERATIONS.next_multiple_of(period as usize);
@@ -278,6 +277,8 @@ fn cold_regions(m: &mut Mounted, regions: usize, count: u64) -> (Vec<f64>, u64) 
     let ticks = (0..regions)
         .map(|_| {
             disturb(m);
+            // Code, stack and parameters of the call come back; the walk's lines do not.
+            operate(m, 0);
             let begin = clock::begin();
             visits += operate(m, count);
             (clock::end() - begin) as f64
