@@ -118,10 +118,8 @@ fn trees_of_four_miss_part_of_a_sweep_that_is_one_too_long() {
 fn trees_of_four_keep_twelve_lines() {
     let mut cache = cache(1, 12, Replacement::TreesOfFourLru);
     misses(&mut cache, (0..12).rev());
-    assert_eq!(
-        misses(&mut cache, [3, 7, 0, 11, 1, 2, 4, 5, 6, 8, 9, 10]),
-        []
-    );
+    let again = misses(&mut cache, [3, 7, 0, 11, 1, 2, 4, 5, 6, 8, 9, 10]);
+    assert!(again.is_empty(), "{again:?}");
 }
 
 /// An invalid way is filled before any line goes, whatever the policy would have named.

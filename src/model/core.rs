@@ -246,15 +246,19 @@ impl Core {
     }
 
     /// When the data of `line` reach the core if asked for at `start`, misses queued.
-    #[inline]
+    #[inline(always)]
     fn fetch(&mut self, start: u64, line: LineAccess) -> u64 {
         let start = start + line.translation_ticks;
-        let latency = self.latency[line.level];
         if line.level == 0 {
             let Arrival { at, latency: miss } = self.arrivals[line.slot];
-            let hit = start + latency;
+            let hit = start + self.latency[0];
             return if at <= hit { hit } else { at.min(start + miss) };
         }
+        self.fetch_missed(start, line)
+    }
+
+    fn fetch_missed(&mut self, start: u64, line: LineAccess) -> u64 {
+        let latency = self.latency[line.level];
         let levels = &mut self.misses[..line.level];
         let start = levels.iter().fold(start, |at, level| level.free_from(at));
         let done = start + latency;
@@ -276,7 +280,7 @@ impl Core {
     }
 
     /// A load of `span` that touches `lines`; when its value is ready.
-    #[inline]
+    #[inline(always)]
     pub fn load(&mut self, address: u64, span: Span, lines: [Option<LineAccess>; 2]) -> u64 {
         let dispatched = self.dispatch(0);
         let earliest = dispatched.max(address).max(self.barrier);
