@@ -196,11 +196,14 @@ pub struct StoreBuffer {
 
 const FILTER: usize = 1024;
 
-#[inline]
-fn words(span: Span) -> impl Iterator<Item = usize> {
-    let first = span.start >> 3;
-    let last = (span.start + span.bytes - 1) >> 3;
-    (first..=last).map(|word| (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize)
+/// Filter entries of the words of `span`: at most three, as it has up to 16 bytes; some may be
+/// named twice.
+#[inline(always)]
+fn words(span: Span) -> [usize; 3] {
+    let entry = |addr: u64| ((addr >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+    let last = span.start + span.bytes - 1;
+    let middle = if span.bytes > 8 { span.start + 8 } else { last };
+    [entry(span.start), entry(middle), entry(last)]
 }
 
 impl StoreBuffer {
@@ -238,11 +241,12 @@ impl StoreBuffer {
     }
 
     /// The youngest store that has bytes of `span` and is still here at `time`.
-    #[inline]
+    #[inline(always)]
     pub fn holder(&self, span: Span, time: u64) -> Option<Stored> {
         let entries = self.stores.len() as u64;
         // No younger store than this has a word of `span`.
-        let mut number = words(span).map(|word| self.filter[word]).max()?;
+        let [first, middle, last] = words(span).map(|word| self.filter[word]);
+        let mut number = first.max(middle).max(last);
         while number + entries >= self.number {
             let back = (self.number - number) as usize;
             let at = match self.next.checked_sub(back) {

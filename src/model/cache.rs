@@ -13,6 +13,8 @@ struct Index {
     sets: u64,
     /// `sets - 1` where that masks, else `None`.
     set_mask: Option<u64>,
+    /// `set_mask` of a cache of one slice: all that the innermost ones need.
+    plain: Option<u64>,
     slices: Slices,
 }
 
@@ -31,6 +33,13 @@ enum Slices {
 impl Index {
     #[inline]
     fn set_of(&self, line: u64) -> usize {
+        match self.plain {
+            Some(mask) => (line & mask) as usize,
+            None => self.set_in_slice(line),
+        }
+    }
+
+    fn set_in_slice(&self, line: u64) -> usize {
         let (slice, line) = match &self.slices {
             Slices::One => (0, line),
             Slices::Hash(masks) => {
@@ -157,10 +166,12 @@ impl Cache {
                  the others",
             );
         };
+        let set_mask = sets.is_power_of_two().then(|| u64::from(sets) - 1);
         Ok(Cache {
             index: Index {
                 sets: u64::from(sets),
-                set_mask: sets.is_power_of_two().then(|| u64::from(sets) - 1),
+                set_mask,
+                plain: set_mask.filter(|_| matches!(slices, Slices::One)),
                 slices,
             },
             ways,
