@@ -59,7 +59,7 @@ pub struct Ports {
     /// Both together.
     most_together: u64,
     /// Cycle times 2^16, plus stores in it times 2^8, plus loads.
-    calendar: Vec<u64>,
+    calendar: Box<[u64; PORT_CYCLES as usize]>,
     /// First and end of the cycles that the last search found full for its kind: they stay full.
     full: [(u64, u64); 2],
 }
@@ -71,7 +71,7 @@ impl Ports {
         Ports {
             most: [u64::from(loads), u64::from(stores)],
             most_together: u64::from(together),
-            calendar: vec![0; PORT_CYCLES as usize],
+            calendar: Box::new([0; PORT_CYCLES as usize]),
             full: [(0, 0); 2],
         }
     }
@@ -143,10 +143,10 @@ impl Misses {
     /// misses.
     #[inline]
     pub fn occupy(&mut self, start: u64, end: u64) {
-        let free = self.free_at.iter().take_while(|&&at| at <= start).count();
+        let free = self.free_at.partition_point(|&at| at <= start);
         debug_assert!(free > 0, "a miss starts when a register is free");
         let later = &mut self.free_at[free - 1..];
-        let before_end = later[1..].iter().take_while(|&&at| at < end).count();
+        let before_end = later[1..].partition_point(|&at| at < end);
         later.copy_within(1..=before_end, 0);
         later[before_end] = end;
     }
@@ -181,7 +181,9 @@ impl Stored {
     }
 }
 
-/// The last `n` stores, and a filter by 8-byte word that spares most loads the search.
+/// The last `n` stores, and by 8-byte word the last one to it, which spares loads the search.
+///
+/// Stores drain in order: what has drained at a time is a prefix of them.
 #[derive(Clone, Debug)]
 pub struct StoreBuffer {
     stores: Vec<Stored>,
@@ -189,16 +191,19 @@ pub struct StoreBuffer {
     /// Number of the next store, from 1 on.
     number: u64,
     /// By hash of the word, the number of the last store to it.
-    filter: Vec<u64>,
+    filter: Box<[u64; FILTER]>,
 }
 
 const FILTER: usize = 1024;
 
-#[inline]
-fn words(span: Span) -> impl Iterator<Item = usize> {
-    let first = span.start >> 3;
-    let last = (span.start + span.bytes - 1) >> 3;
-    (first..=last).map(|word| (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize)
+/// Filter entries of the words of `span`: at most three, as it has up to 16 bytes; some may be
+/// named twice.
+#[inline(always)]
+fn words(span: Span) -> [usize; 3] {
+    let entry = |addr: u64| ((addr >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+    let last = span.start + span.bytes - 1;
+    let middle = if span.bytes > 8 { span.start + 8 } else { last };
+    [entry(span.start), entry(middle), entry(last)]
 }
 
 impl StoreBuffer {
@@ -212,7 +217,7 @@ impl StoreBuffer {
             stores: vec![empty; entries as usize],
             next: 0,
             number: entries as u64 + 1,
-            filter: vec![0; FILTER],
+            filter: Box::new([0; FILTER]),
         }
     }
 
@@ -236,19 +241,27 @@ impl StoreBuffer {
     }
 
     /// The youngest store that has bytes of `span` and is still here at `time`.
-    #[inline]
+    #[inline(always)]
     pub fn holder(&self, span: Span, time: u64) -> Option<Stored> {
-        let kept = self.number - self.stores.len() as u64;
-        if words(span).all(|word| self.filter[word] < kept) {
-            return None;
+        let entries = self.stores.len() as u64;
+        // No younger store than this has a word of `span`.
+        let [first, middle, last] = words(span).map(|word| self.filter[word]);
+        let mut number = first.max(middle).max(last);
+        while number + entries >= self.number {
+            let back = (self.number - number) as usize;
+            let at = match self.next.checked_sub(back) {
+                Some(at) => at,
+                None => self.next + self.stores.len() - back,
+            };
+            let store = &self.stores[at];
+            if store.drained <= time {
+                return None;
+            }
+            if store.overlaps(span) {
+                return Some(*store);
+            }
+            number -= 1;
         }
-        let (newer, older) = self.stores.split_at(self.next);
-        newer
-            .iter()
-            .rev()
-            .chain(older.iter().rev())
-            .find(|store| store.overlaps(span))
-            .filter(|store| store.drained > time)
-            .copied()
+        None
     }
 }

@@ -13,6 +13,8 @@ struct Index {
     sets: u64,
     /// `sets - 1` where that masks, else `None`.
     set_mask: Option<u64>,
+    /// `set_mask` of a cache of one slice: all that the innermost ones need.
+    plain: Option<u64>,
     slices: Slices,
 }
 
@@ -31,6 +33,13 @@ enum Slices {
 impl Index {
     #[inline]
     fn set_of(&self, line: u64) -> usize {
+        match self.plain {
+            Some(mask) => (line & mask) as usize,
+            None => self.set_in_slice(line),
+        }
+    }
+
+    fn set_in_slice(&self, line: u64) -> usize {
         let (slice, line) = match &self.slices {
             Slices::One => (0, line),
             Slices::Hash(masks) => {
@@ -76,13 +85,20 @@ pub struct Cache {
     /// Per way, 0 if it holds no line, else twice (line + 1), plus 1 if dirty. Zero memory comes
     /// untouched from the allocator, so a large cache costs only what is used of it.
     entries: Vec<u64>,
-    /// Per set, the epoch in which it was last used; one of an older epoch is empty. Makes a flush
-    /// free of charge.
-    epochs: Vec<u32>,
+    sets: Vec<Set>,
     epoch: u32,
-    /// Per set, ways that hold a line.
-    held: Vec<u32>,
     order: Order,
+}
+
+/// What is known of a set beside its entries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Set {
+    /// In which it was last used; a set of an older epoch is empty. Makes a flush free of charge.
+    epoch: u32,
+    /// Ways that hold a line.
+    held: u32,
+    /// Way that was used last: using it again changes no policy's state, so most hits end there.
+    recent: u32,
 }
 
 #[inline]
@@ -150,17 +166,18 @@ impl Cache {
                  the others",
             );
         };
+        let set_mask = sets.is_power_of_two().then(|| u64::from(sets) - 1);
         Ok(Cache {
             index: Index {
                 sets: u64::from(sets),
-                set_mask: sets.is_power_of_two().then(|| u64::from(sets) - 1),
+                set_mask,
+                plain: set_mask.filter(|_| matches!(slices, Slices::One)),
                 slices,
             },
             ways,
             entries: vec![0; all_sets * ways],
-            epochs: vec![0; all_sets],
+            sets: vec![Set::default(); all_sets],
             epoch: 0,
-            held: vec![0; all_sets],
             order,
         })
     }
@@ -181,38 +198,56 @@ impl Cache {
     /// Empty the set if it was last used before a flush.
     #[inline]
     fn refresh(&mut self, set: usize) {
-        if self.epochs[set] != self.epoch {
-            self.epochs[set] = self.epoch;
+        if self.sets[set].epoch != self.epoch {
+            self.sets[set] = Set {
+                epoch: self.epoch,
+                ..Set::default()
+            };
             self.entries[set * self.ways..(set + 1) * self.ways].fill(0);
-            self.held[set] = 0;
             self.order.clear(set);
         }
     }
 
     #[inline]
     fn find(&self, set: usize, key: u64) -> Option<usize> {
-        if self.epochs[set] != self.epoch {
+        if self.sets[set].epoch != self.epoch {
             return None;
         }
-        self.entries[set * self.ways..(set + 1) * self.ways]
+        self.entries[set * self.ways..][..self.ways]
             .iter()
             .position(|&entry| entry & !1 == key)
     }
 
     /// Use `line` if it is there, and yield its slot; a write makes it dirty.
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&mut self, line: u64, write: bool) -> Option<usize> {
         self.lookup_in(self.set_of(line), line, write)
     }
 
     /// [`lookup`](Cache::lookup) in a set that the caller chose.
-    #[inline]
+    #[inline(always)]
     pub fn lookup_in(&mut self, set: usize, line: u64, write: bool) -> Option<usize> {
-        let way = self.find(set, key_of(line))?;
+        let (key, state) = (key_of(line), self.sets[set]);
+        if state.epoch != self.epoch {
+            return None;
+        }
+        let slot = set * self.ways + state.recent as usize;
+        let entry = &mut self.entries[slot];
+        if *entry & !1 == key {
+            *entry |= u64::from(write);
+            return Some(slot);
+        }
+        self.lookup_older(set, key, write)
+    }
+
+    fn lookup_older(&mut self, set: usize, key: u64, write: bool) -> Option<usize> {
+        let first = set * self.ways;
+        let entries = &mut self.entries[first..first + self.ways];
+        let way = entries.iter().position(|&entry| entry & !1 == key)?;
+        entries[way] |= u64::from(write);
+        self.sets[set].recent = way as u32;
         self.order.hit(set, way);
-        let slot = set * self.ways + way;
-        self.entries[slot] |= u64::from(write);
-        Some(slot)
+        Some(first + way)
     }
 
     /// Bring in `line`, which must not be there.
@@ -226,15 +261,16 @@ impl Cache {
     pub fn fill_in(&mut self, set: usize, line: u64, dirty: bool) -> Fill {
         debug_assert!(self.find(set, key_of(line)).is_none(), "filled twice");
         self.refresh(set);
-        let way = if self.held[set] as usize == self.ways {
+        let way = if self.sets[set].held as usize == self.ways {
             self.order.victim(set, self.ways)
         } else {
-            self.held[set] += 1;
+            self.sets[set].held += 1;
             let entries = &self.entries[set * self.ways..(set + 1) * self.ways];
             let vacant = self.order.vacant(set, entries);
             vacant.expect("a set that is not full has a vacant way")
         };
         self.order.filled(set, way);
+        self.sets[set].recent = way as u32;
         let slot = set * self.ways + way;
         let old = std::mem::replace(&mut self.entries[slot], key_of(line) | u64::from(dirty));
         let victim = (old != 0).then(|| Victim {
@@ -248,7 +284,7 @@ impl Cache {
     pub fn invalidate(&mut self, line: u64) -> Option<bool> {
         let set = self.set_of(line);
         let way = self.find(set, key_of(line))?;
-        self.held[set] -= 1;
+        self.sets[set].held -= 1;
         let entry = std::mem::take(&mut self.entries[set * self.ways + way]);
         Some(entry & 1 == 1)
     }
@@ -274,8 +310,8 @@ impl Cache {
     pub fn contents(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         self.entries
             .chunks(self.ways)
-            .zip(&self.epochs)
-            .filter(|(_, epoch)| **epoch == self.epoch)
+            .zip(&self.sets)
+            .filter(|(_, set)| set.epoch == self.epoch)
             .flat_map(|(entries, _)| entries)
             .filter(|entry| **entry != 0)
             .map(|entry| ((entry >> 1) - 1, entry & 1 == 1))
@@ -286,9 +322,15 @@ impl Cache {
         match self.epoch.checked_add(1) {
             Some(epoch) => self.epoch = epoch,
             None => {
-                self.epochs.fill(0);
+                self.sets.fill(Set::default());
                 self.epoch = 1;
             }
         }
+    }
+
+    /// As [`new`](Cache::new) made it, for another seed.
+    pub fn restart(&mut self, seed: u64) {
+        self.flush();
+        self.order.reseed(seed);
     }
 }

@@ -51,7 +51,7 @@ struct Node {
 
 /// Fully associative LRU of `lines` lines, and the memory of all lines ever requested.
 ///
-/// A request costs one probe of a hash table. Memory grows with the number of distinct lines, and
+/// A request costs one probe of a hash table, unless the caller remembers the line's node. Memory grows with the number of distinct lines, and
 /// only then.
 #[derive(Clone, Debug)]
 pub struct Shadow {
@@ -88,6 +88,12 @@ impl Shadow {
     /// A request for `line`; what a miss of the real cache would be.
     #[inline]
     pub fn request(&mut self, line: u64) -> Cause {
+        self.request_node(line).0
+    }
+
+    /// [`request`](Shadow::request), and the line's node: it stays the same until the next flush.
+    #[inline]
+    pub fn request_node(&mut self, line: u64) -> (Cause, u32) {
         let node = self.node_of(line);
         let state = &mut self.nodes[node as usize];
         let cause = match (state.requested, state.listed) {
@@ -102,7 +108,17 @@ impl Shadow {
             self.unlist(node);
             self.enlist(node);
         }
-        cause
+        (cause, node)
+    }
+
+    /// A request for the line of `node`, which the real cache has; it is not an exclusive one.
+    #[inline]
+    pub fn renew(&mut self, node: u32) {
+        debug_assert!(!self.exclusive, "a hit leaves an exclusive level");
+        if self.newest != node {
+            self.unlist(node);
+            self.enlist(node);
+        }
     }
 
     /// An inner level evicted `line` into this exclusive one.

@@ -246,15 +246,20 @@ impl Core {
     }
 
     /// When the data of `line` reach the core if asked for at `start`, misses queued.
-    #[inline]
+    #[inline(always)]
     fn fetch(&mut self, start: u64, line: LineAccess) -> u64 {
         let start = start + line.translation_ticks;
-        let latency = self.latency[line.level];
         if line.level == 0 {
             let Arrival { at, latency: miss } = self.arrivals[line.slot];
-            let hit = start + latency;
+            let hit = start + self.latency[0];
             return if at <= hit { hit } else { at.min(start + miss) };
         }
+        self.fetch_missed(start, line)
+    }
+
+    #[inline(never)]
+    fn fetch_missed(&mut self, start: u64, line: LineAccess) -> u64 {
+        let latency = self.latency[line.level];
         let levels = &mut self.misses[..line.level];
         let start = levels.iter().fold(start, |at, level| level.free_from(at));
         let done = start + latency;
@@ -265,7 +270,7 @@ impl Core {
         done
     }
 
-    #[inline]
+    #[inline(always)]
     fn fetch_all(&mut self, start: u64, lines: [Option<LineAccess>; 2]) -> u64 {
         let [first, second] = lines;
         let done = first.map_or(start, |line| self.fetch(start, line));
@@ -276,7 +281,7 @@ impl Core {
     }
 
     /// A load of `span` that touches `lines`; when its value is ready.
-    #[inline]
+    #[inline(always)]
     pub fn load(&mut self, address: u64, span: Span, lines: [Option<LineAccess>; 2]) -> u64 {
         let dispatched = self.dispatch(0);
         let earliest = dispatched.max(address).max(self.barrier);
@@ -304,7 +309,7 @@ impl Core {
     }
 
     /// A store to `span` of a value that is ready at `value`.
-    #[inline]
+    #[inline(always)]
     pub fn store(&mut self, address: u64, value: u64, span: Span, lines: [Option<LineAccess>; 2]) {
         let room = self.stores.room();
         let dispatched = self.dispatch(room);
@@ -398,10 +403,15 @@ impl Core {
     /// `instructions` that touch no memory.
     #[inline]
     pub fn work(&mut self, instructions: u32) {
+        self.stats.instructions += u64::from(instructions);
+        let (mut dispatch, mut retired) = (self.next_dispatch, self.last_retire);
         for _ in 0..instructions {
-            let dispatched = self.dispatch(0);
-            self.retire(dispatched + TICKS_PER_CYCLE);
+            let at = dispatch.max(self.window.oldest());
+            dispatch = at + self.step;
+            retired = (at + TICKS_PER_CYCLE).max(retired + self.step);
+            self.window.push(retired);
         }
+        (self.next_dispatch, self.last_retire) = (dispatch, retired);
     }
 
     /// A line has come into the L1D outside of time.

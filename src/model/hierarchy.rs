@@ -123,12 +123,33 @@ struct Level {
     cache: Cache,
     inclusion: Inclusion,
     shadow: Option<Shadow>,
+    /// Of a classified innermost level, by slot, the node of its line in `shadow`: a hit there
+    /// needs no probe.
+    nodes: Vec<u32>,
     stats: LevelStats,
     /// Of the last access that missed this level; `None` where not classified.
     cause: Option<Cause>,
 }
 
 impl Level {
+    fn new(table: &machine::Cache, cache: Cache, classify: &[u8], innermost: bool) -> Level {
+        let exclusive = table.inclusion == Inclusion::Exclusive;
+        let classified = classify.contains(&table.level);
+        let nodes = if innermost && classified {
+            cache.lines()
+        } else {
+            0
+        };
+        Level {
+            shadow: classified.then(|| Shadow::new(cache.lines(), exclusive)),
+            nodes: vec![0; nodes],
+            cache,
+            inclusion: table.inclusion,
+            stats: LevelStats::default(),
+            cause: None,
+        }
+    }
+
     #[inline]
     fn request(&mut self, line: u64, kind: Kind) {
         self.stats.of(kind).requests += 1;
@@ -148,16 +169,70 @@ impl Level {
     }
 }
 
+/// What no hierarchy can be made of.
+fn check(caches: &[machine::Cache], classify: &[u8]) -> Result<(), ModelError> {
+    let error = |table: String, what: String, accepted: &str| ModelError {
+        table,
+        what,
+        accepted: accepted.into(),
+    };
+    let ordered = caches.windows(2).all(|w| w[0].level < w[1].level);
+    if !(1..=MAX_LEVELS).contains(&caches.len()) || !ordered {
+        let levels: Vec<u8> = caches.iter().map(|c| c.level).collect();
+        let accepted = "one to four tables, their levels rising";
+        return Err(error(
+            "caches".into(),
+            format!("levels {levels:?}"),
+            accepted,
+        ));
+    }
+    let first = &caches[0];
+    for cache in caches {
+        let table = || format!("cache level {}", cache.level);
+        if cache.line_bytes != first.line_bytes {
+            let what = format!("line_bytes = {}", cache.line_bytes);
+            let accepted = format!("{}, as in the innermost level", first.line_bytes);
+            return Err(error(table(), what, &accepted));
+        }
+    }
+    if first.inclusion == Inclusion::Exclusive {
+        let accepted = "inclusive or non-inclusive: there is no level inside it";
+        return Err(error(
+            format!("cache level {}", first.level),
+            "inclusion = exclusive".into(),
+            accepted,
+        ));
+    }
+    if let Some(level) = classify
+        .iter()
+        .find(|l| caches.iter().all(|c| c.level != **l))
+    {
+        let accepted = "levels that the machine has";
+        return Err(error(
+            "options".into(),
+            format!("classify level {level}"),
+            accepted,
+        ));
+    }
+    Ok(())
+}
+
 /// The caches of one core.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
+    tables: Vec<machine::Cache>,
     levels: Vec<Level>,
     line_shift: u32,
 }
 
+fn cache_seed(table: &machine::Cache, seed: u64) -> u64 {
+    seed ^ u64::from(table.level)
+}
+
 impl Hierarchy {
     /// Empty caches as `caches` says, from the core outwards. Misses of the levels (1, 2, ...)
-    /// named in `classify` are told apart by cause, which costs a hash probe per request.
+    /// named in `classify` are told apart by cause, which costs a hash probe per request, but for
+    /// hits of the innermost.
     ///
     /// # Errors
     /// If a level cannot be modelled.
@@ -166,70 +241,45 @@ impl Hierarchy {
         classify: &[u8],
         seed: u64,
     ) -> Result<Hierarchy, ModelError> {
-        let error = |table: String, what: String, accepted: &str| ModelError {
-            table,
-            what,
-            accepted: accepted.into(),
+        check(caches, classify)?;
+        let of = |table| Cache::new(table, cache_seed(table, seed));
+        let made = caches.iter().map(of).collect::<Result<_, _>>()?;
+        Ok(Hierarchy::of(caches.to_vec(), made, classify))
+    }
+
+    /// [`new`](Hierarchy::new) with the memory of `self`, where the caches are the same: zeroing
+    /// the memory of a large one takes longer than a short run on it.
+    ///
+    /// # Errors
+    /// As those of [`new`](Hierarchy::new).
+    pub fn renewed(
+        self,
+        caches: &[machine::Cache],
+        classify: &[u8],
+        seed: u64,
+    ) -> Result<Hierarchy, ModelError> {
+        if self.tables != caches {
+            return Hierarchy::new(caches, classify, seed);
+        }
+        check(caches, classify)?;
+        let restarted = |(mut level, table): (Level, &machine::Cache)| {
+            level.cache.restart(cache_seed(table, seed));
+            level.cache
         };
-        let ordered = caches.windows(2).all(|w| w[0].level < w[1].level);
-        if !(1..=MAX_LEVELS).contains(&caches.len()) || !ordered {
-            let levels: Vec<u8> = caches.iter().map(|c| c.level).collect();
-            let accepted = "one to four tables, their levels rising";
-            return Err(error(
-                "caches".into(),
-                format!("levels {levels:?}"),
-                accepted,
-            ));
+        let levels = self.levels.into_iter().zip(caches);
+        let made = levels.map(restarted).collect();
+        Ok(Hierarchy::of(self.tables, made, classify))
+    }
+
+    fn of(tables: Vec<machine::Cache>, caches: Vec<Cache>, classify: &[u8]) -> Hierarchy {
+        let with_table = tables.iter().zip(caches).enumerate();
+        Hierarchy {
+            levels: with_table
+                .map(|(k, (table, cache))| Level::new(table, cache, classify, k == 0))
+                .collect(),
+            line_shift: tables[0].line_bytes.trailing_zeros(),
+            tables,
         }
-        let first = &caches[0];
-        for cache in caches {
-            let table = || format!("cache level {}", cache.level);
-            if cache.line_bytes != first.line_bytes {
-                let what = format!("line_bytes = {}", cache.line_bytes);
-                let accepted = format!("{}, as in the innermost level", first.line_bytes);
-                return Err(error(table(), what, &accepted));
-            }
-        }
-        if first.inclusion == Inclusion::Exclusive {
-            let accepted = "inclusive or non-inclusive: there is no level inside it";
-            return Err(error(
-                format!("cache level {}", first.level),
-                "inclusion = exclusive".into(),
-                accepted,
-            ));
-        }
-        if let Some(level) = classify
-            .iter()
-            .find(|l| caches.iter().all(|c| c.level != **l))
-        {
-            let accepted = "levels that the machine has";
-            return Err(error(
-                "options".into(),
-                format!("classify level {level}"),
-                accepted,
-            ));
-        }
-        let levels = caches
-            .iter()
-            .map(|table| {
-                let cache = Cache::new(table, seed ^ u64::from(table.level))?;
-                let exclusive = table.inclusion == Inclusion::Exclusive;
-                let shadow = classify
-                    .contains(&table.level)
-                    .then(|| Shadow::new(cache.lines(), exclusive));
-                Ok(Level {
-                    cache,
-                    inclusion: table.inclusion,
-                    shadow,
-                    stats: LevelStats::default(),
-                    cause: None,
-                })
-            })
-            .collect::<Result<_, ModelError>>()?;
-        Ok(Hierarchy {
-            levels,
-            line_shift: first.line_bytes.trailing_zeros(),
-        })
     }
 
     /// Number of levels.
@@ -268,31 +318,42 @@ impl Hierarchy {
     }
 
     /// One access to `line`.
-    #[inline]
+    #[inline(always)]
     pub fn access(&mut self, line: u64, kind: Kind) -> Served {
         let level = &mut self.levels[0];
-        level.request(line, kind);
-        match level.cache.lookup(line, kind == Kind::Store) {
-            Some(slot) => {
-                level.stats.of(kind).hits += 1;
-                Served { level: 0, slot }
-            }
-            None => self.miss(line, kind),
+        let tally = level.stats.of(kind);
+        tally.requests += 1;
+        let Some(slot) = level.cache.lookup(line, kind == Kind::Store) else {
+            return self.miss(line, kind);
+        };
+        tally.hits += 1;
+        if let Some(shadow) = &mut level.shadow {
+            shadow.renew(level.nodes[slot]);
         }
+        Served { level: 0, slot }
     }
 
+    #[inline(never)]
     fn miss(&mut self, line: u64, kind: Kind) -> Served {
-        self.levels[0].missed(kind);
         let depth = self.levels.len();
+        let first = &mut self.levels[0];
+        let mut node = 0;
+        if let Some(shadow) = &mut first.shadow {
+            let (cause, of_line) = shadow.request_node(line);
+            (first.cause, node) = (Some(cause), of_line);
+        }
+        first.missed(kind);
         let mut served = depth;
         let mut dirty = false;
-        for k in 1..depth {
+        let mut sets = [0; MAX_LEVELS];
+        for (k, set) in (1..depth).zip(&mut sets[1..]) {
             let level = &mut self.levels[k];
             level.request(line, kind);
+            *set = level.cache.set_of(line);
             let found = match level.inclusion {
                 Inclusion::Exclusive => level.cache.invalidate(line),
                 Inclusion::Inclusive | Inclusion::NonInclusive => {
-                    level.cache.lookup(line, false).map(|_| false)
+                    level.cache.lookup_in(*set, line, false).map(|_| false)
                 }
             };
             if let Some(was_dirty) = found {
@@ -304,19 +365,24 @@ impl Hierarchy {
         }
         for k in (1..served).rev() {
             if self.levels[k].inclusion != Inclusion::Exclusive {
-                self.insert(k, line, std::mem::take(&mut dirty));
+                self.insert(k, sets[k], line, std::mem::take(&mut dirty));
             }
         }
-        let slot = self.insert(0, line, dirty || kind == Kind::Store);
+        let set = self.levels[0].cache.set_of(line);
+        let slot = self.insert(0, set, line, dirty || kind == Kind::Store);
+        if let Some(of_slot) = self.levels[0].nodes.get_mut(slot) {
+            *of_slot = node;
+        }
         Served {
             level: served,
             slot,
         }
     }
 
-    /// Fill level `k` and send its victim on.
-    fn insert(&mut self, k: usize, line: u64, dirty: bool) -> usize {
-        let fill = self.levels[k].cache.fill(line, dirty);
+    /// Fill `set` of level `k` and send its victim on.
+    #[inline]
+    fn insert(&mut self, k: usize, set: usize, line: u64, dirty: bool) -> usize {
+        let fill = self.levels[k].cache.fill_in(set, line, dirty);
         if let Some(victim) = fill.victim {
             self.evicted(k, victim);
         }
@@ -356,7 +422,8 @@ impl Hierarchy {
         {
             outer.cache.invalidate(line);
         }
-        self.insert(next, line, dirty);
+        let set = self.levels[next].cache.set_of(line);
+        self.insert(next, set, line, dirty);
     }
 
     /// Empty all levels; dirty lines are dropped uncounted, and so is the history of causes.

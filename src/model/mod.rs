@@ -148,8 +148,35 @@ impl Model {
         seed: u64,
         options: ModelOptions,
     ) -> Result<Model, ModelError> {
-        let pages = PageMap::new(pages, seed)?;
         let hierarchy = Hierarchy::new(&machine.caches, &options.classify, seed)?;
+        Model::over(hierarchy, machine, pages, seed, options)
+    }
+
+    /// [`new`](Model::new) with the caches' memory of `self`, where `machine` has the same.
+    ///
+    /// # Errors
+    /// As those of [`new`](Model::new).
+    pub fn renewed(
+        self,
+        machine: &Machine,
+        pages: PageMapOptions,
+        seed: u64,
+        options: ModelOptions,
+    ) -> Result<Model, ModelError> {
+        let hierarchy = self
+            .hierarchy
+            .renewed(&machine.caches, &options.classify, seed)?;
+        Model::over(hierarchy, machine, pages, seed, options)
+    }
+
+    fn over(
+        hierarchy: Hierarchy,
+        machine: &Machine,
+        pages: PageMapOptions,
+        seed: u64,
+        options: ModelOptions,
+    ) -> Result<Model, ModelError> {
+        let pages = PageMap::new(pages, seed)?;
         Ok(Model {
             tlbs: Tlbs::new(machine, pages.page_bytes())?,
             core: Core::new(machine, hierarchy.cache(0).lines())?,
@@ -216,17 +243,11 @@ impl Model {
     }
 
     fn touch_outside(&mut self, addr: u64, bytes: u64, kind: Kind) -> [Option<LineAccess>; 2] {
-        let booked = self.region.take();
-        let lines = self.touch(
-            addr,
-            bytes,
-            Field {
-                id: 0,
-                offset_bytes: 0,
-            },
-            kind,
-        );
-        self.region = booked;
+        let field = Field {
+            id: 0,
+            offset_bytes: 0,
+        };
+        let lines = self.touch::<false>(addr, bytes, field, kind);
         lines
             .iter()
             .flatten()
@@ -235,8 +256,8 @@ impl Model {
     }
 
     /// Present the lines of an access: one, or two if it straddles.
-    #[inline]
-    fn touch(
+    #[inline(always)]
+    fn touch<const BOOKED: bool>(
         &mut self,
         addr: u64,
         bytes: u64,
@@ -245,21 +266,41 @@ impl Model {
     ) -> [Option<LineAccess>; 2] {
         let shift = self.hierarchy.line_shift();
         let last = addr.wrapping_add(bytes - 1);
-        let first = Some(self.touch_line(addr, field, kind));
+        let first = Some(self.touch_line::<BOOKED>(addr, field, kind));
         if addr >> shift == last >> shift {
             return [first, None];
         }
-        let further = ((last >> shift << shift).wrapping_sub(addr)) as u32;
-        [first, Some(self.touch_line(last, field.at(further), kind))]
+        [
+            first,
+            Some(self.touch_second::<BOOKED>(addr, last, field, kind)),
+        ]
     }
 
-    #[inline]
-    fn touch_line(&mut self, addr: u64, field: Field, kind: Kind) -> LineAccess {
+    #[cold]
+    fn touch_second<const BOOKED: bool>(
+        &mut self,
+        addr: u64,
+        last: u64,
+        field: Field,
+        kind: Kind,
+    ) -> LineAccess {
+        let shift = self.hierarchy.line_shift();
+        let further = ((last >> shift << shift).wrapping_sub(addr)) as u32;
+        self.touch_line::<BOOKED>(last, field.at(further), kind)
+    }
+
+    #[inline(always)]
+    fn touch_line<const BOOKED: bool>(
+        &mut self,
+        addr: u64,
+        field: Field,
+        kind: Kind,
+    ) -> LineAccess {
         let place = self.pages.locate(addr);
         let translation = self.tlbs.translate(place.class, place.page);
         let line = place.physical >> self.hierarchy.line_shift();
         let served = self.hierarchy.access(line, kind);
-        if served.level > 0 || translation.missed > 0 {
+        if BOOKED && (served.level > 0 || translation.missed > 0) {
             self.book(place, translation, served.level, field, kind);
         }
         LineAccess {

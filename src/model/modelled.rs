@@ -138,7 +138,7 @@ impl Memory for Modelled<'_> {
                 false => 0,
             }
         } else if model.timed {
-            let lines = model.touch(addr, BYTES as u64, field, Kind::Load);
+            let lines = model.touch::<true>(addr, BYTES as u64, field, Kind::Load);
             model.core.load(base.ready, span(addr, BYTES), lines)
         } else {
             model.touch_outside(addr, BYTES as u64, Kind::Load);
@@ -158,7 +158,7 @@ impl Memory for Modelled<'_> {
                 model.core.store(base.ready, value.ready, span, [None; 2]);
             }
         } else if model.timed {
-            let lines = model.touch(addr, BYTES as u64, field, Kind::Store);
+            let lines = model.touch::<true>(addr, BYTES as u64, field, Kind::Store);
             let span = span(addr, BYTES);
             model.core.store(base.ready, value.ready, span, lines);
         } else {
@@ -177,7 +177,7 @@ impl Memory for Modelled<'_> {
             (true, true) => model.core.locked(base.ready, [None; 2]),
             (true, false) => 0,
             (false, true) => {
-                let lines = model.touch(addr, BYTES as u64, field, Kind::Store);
+                let lines = model.touch::<true>(addr, BYTES as u64, field, Kind::Store);
                 model.core.locked(base.ready, lines)
             }
             (false, false) => {
@@ -195,7 +195,7 @@ impl Memory for Modelled<'_> {
         let seen = mapped(addr) && !model.unseen.contains(field.id);
         match (seen, model.timed) {
             (true, true) => {
-                let [line, _] = model.touch(addr, 1, field, Kind::Prefetch);
+                let [line, _] = model.touch::<true>(addr, 1, field, Kind::Prefetch);
                 model.core.prefetch(base.ready, line);
             }
             (true, false) => {

@@ -104,7 +104,7 @@ const KNOWN: usize = 256;
 #[derive(Clone, Debug)]
 pub struct PageMap {
     /// By `part` modulo [`KNOWN`]: spares the permutation. Has no effect on any result.
-    known: Vec<Known>,
+    known: Box<[Known; KNOWN]>,
     identity: bool,
     shifts: [u32; 2],
     frames: [Permutation; 2],
@@ -135,7 +135,7 @@ impl PageMap {
             },
         };
         Ok(PageMap {
-            known: vec![nothing; KNOWN],
+            known: Box::new([nothing; KNOWN]),
             identity: options.frames == Frames::Identity,
             shifts,
             frames: shifts.map(|shift| Permutation::new(52 - shift, &mut random)),

@@ -15,7 +15,7 @@ pub enum Order {
     Lru(Stamps),
     /// Bits of a binary tree over the ways, `words` words of 64 bits a set. Bit `n` belongs to
     /// node `n` (root 1, children `2n` and `2n + 1`); 0 points left, 1 right, to the way to go.
-    TreePlru(Bits),
+    TreePlru(Tree),
     /// One stamp for each tree of four ways; its low three bits are that tree's bits (nodes 1 to
     /// 3), the others the time of the tree's last use. The oldest tree loses a way.
     TreesOfFourLru(Stamps),
@@ -106,6 +106,65 @@ impl Bits {
     }
 }
 
+/// A binary tree over the ways of each set.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    nodes: Bits,
+    /// Of trees within one word, what a use of each way does to it: bits that stay, bits set.
+    paths: Vec<(u64, u64)>,
+}
+
+impl Tree {
+    fn new(sets: usize, ways: usize) -> Tree {
+        let path = |way: usize| {
+            let (mut keep, mut set) = (u64::MAX, 0);
+            let mut node = way + ways;
+            while node > 1 {
+                keep &= !(1 << (node / 2));
+                set |= u64::from(node.is_multiple_of(2)) << (node / 2);
+                node /= 2;
+            }
+            (keep, set)
+        };
+        let ways_of_paths = if ways <= 64 { ways } else { 0 };
+        Tree {
+            nodes: Bits::new(sets, ways),
+            paths: (0..ways_of_paths).map(path).collect(),
+        }
+    }
+
+    #[inline]
+    fn used(&mut self, set: usize, way: usize) {
+        if let Some((keep, set_bits)) = self.paths.get(way) {
+            let word = &mut self.nodes.bits[set];
+            *word = *word & keep | set_bits;
+            return;
+        }
+        let mut node = way + self.nodes.ways;
+        while node > 1 {
+            self.nodes.put(set, node / 2, node.is_multiple_of(2));
+            node /= 2;
+        }
+    }
+
+    #[inline]
+    fn victim(&self, set: usize) -> usize {
+        let ways = self.nodes.ways;
+        let mut node = 1;
+        if self.nodes.words == 1 {
+            let word = self.nodes.bits[set];
+            while node < ways {
+                node = 2 * node + (word >> node & 1) as usize;
+            }
+        } else {
+            while node < ways {
+                node = 2 * node + self.nodes.get(set, node);
+            }
+        }
+        node - ways
+    }
+}
+
 /// The three bits of a tree of four after a use of `leaf` (0 to 3): bit 0 is the root, bit 1 the
 /// left pair, bit 2 the right one; each points away from the leaf.
 #[inline]
@@ -136,7 +195,7 @@ impl Order {
         match policy {
             Replacement::Lru => Some(Order::Lru(Stamps::new(sets, ways))),
             Replacement::TreePlru if ways.is_power_of_two() => {
-                Some(Order::TreePlru(Bits::new(sets, ways)))
+                Some(Order::TreePlru(Tree::new(sets, ways)))
             }
             Replacement::TreesOfFourLru if ways.is_multiple_of(4) && ways > 0 => {
                 Some(Order::TreesOfFourLru(Stamps::new(sets, ways / 4)))
@@ -167,13 +226,7 @@ impl Order {
     fn used(&mut self, set: usize, way: usize) {
         match self {
             Order::Lru(stamps) | Order::Fifo(stamps) => stamps.renew(set, way),
-            Order::TreePlru(tree) => {
-                let mut node = way + tree.ways;
-                while node > 1 {
-                    tree.put(set, node / 2, node.is_multiple_of(2));
-                    node /= 2;
-                }
-            }
+            Order::TreePlru(tree) => tree.used(set, way),
             Order::TreesOfFourLru(trees) => {
                 trees.clock += 1;
                 let stamp = &mut trees.times[set * trees.per_set + way / 4];
@@ -198,13 +251,7 @@ impl Order {
     pub fn victim(&mut self, set: usize, ways: usize) -> usize {
         match self {
             Order::Lru(stamps) | Order::Fifo(stamps) => stamps.oldest(set),
-            Order::TreePlru(tree) => {
-                let mut node = 1;
-                while node < tree.ways {
-                    node = 2 * node + tree.get(set, node);
-                }
-                node - tree.ways
-            }
+            Order::TreePlru(tree) => tree.victim(set),
             Order::TreesOfFourLru(trees) => {
                 let tree = trees.oldest(set);
                 4 * tree + tree_of_four_victim(trees.of(set)[tree])
@@ -244,8 +291,16 @@ impl Order {
             Order::Lru(stamps) | Order::Fifo(stamps) | Order::TreesOfFourLru(stamps) => {
                 stamps.clear(set);
             }
-            Order::TreePlru(bits) | Order::BitPlru(bits) => bits.clear(set),
+            Order::TreePlru(tree) => tree.nodes.clear(set),
+            Order::BitPlru(bits) => bits.clear(set),
             Order::Random(_) => {}
+        }
+    }
+
+    /// Draw victims from `seed` on, where they are drawn.
+    pub fn reseed(&mut self, seed: u64) {
+        if let Order::Random(random) = self {
+            *random = Random(seed);
         }
     }
 }

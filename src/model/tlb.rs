@@ -55,6 +55,14 @@ struct Level {
 /// Keeps pages of both classes apart that share entries.
 const CLASS_SHIFT: u32 = 56;
 
+#[inline]
+fn key_of(class: usize, page: u64) -> u64 {
+    page | (class as u64) << CLASS_SHIFT
+}
+
+/// No page's key.
+const NO_PAGE: u64 = u64::MAX;
+
 impl Level {
     fn new(tlb: &machine::Tlb) -> Result<Level, ModelError> {
         let table = machine::Cache {
@@ -94,7 +102,7 @@ impl Level {
 
     #[inline]
     fn hit_or_fill(&mut self, class: usize, page: u64) -> bool {
-        let (set, key) = (self.set_of(page), page | (class as u64) << CLASS_SHIFT);
+        let (set, key) = (self.set_of(page), key_of(class, page));
         let hit = self.entries.lookup_in(set, key, false).is_some();
         if !hit {
             self.entries.fill_in(set, key, false);
@@ -110,8 +118,11 @@ pub struct Tlbs {
     /// By page class: its DTLB and its STLB in `levels`.
     of_class: [Option<(usize, Option<usize>)>; 2],
     walk_ticks: u64,
-    /// The page of the last request: the youngest of its set in every TLB that it is in.
-    last: Option<(usize, u64)>,
+    /// By group of DTLB sets, the page last asked for (with its class): it is the youngest of its
+    /// set there, and asking again changes nothing.
+    recent: Vec<u64>,
+    /// By class, its first group and the bits of a page number that tell its groups apart.
+    groups: [(usize, u64); 2],
     stats: TlbStats,
 }
 
@@ -125,7 +136,7 @@ impl Tlbs {
             .tlbs
             .iter()
             .map(Level::new)
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
         let find = |level: u8, bytes: u64| {
             let mut with = machine.tlbs.iter().enumerate().filter_map(|(i, t)| {
                 (t.level == level && t.page_bytes.contains(&bytes)).then_some(i)
@@ -163,23 +174,44 @@ impl Tlbs {
             };
             of_class[class] = Some((first, second));
         }
+        // Classes that share a DTLB share its groups.
+        let mut groups = [(0, 0); 2];
+        let mut recent = 1;
+        for (i, level) in levels.iter().enumerate() {
+            let users = of_class.map(|tlbs| tlbs.is_some_and(|(first, _)| first == i));
+            let mask = level.set_mask.unwrap_or(0);
+            for (group, uses) in groups.iter_mut().zip(users) {
+                if uses {
+                    *group = (recent, mask);
+                }
+            }
+            recent += mask as usize + 1;
+        }
         Ok(Tlbs {
             levels,
+            recent: vec![NO_PAGE; recent],
+            groups,
             of_class,
             walk_ticks: ticks_of(f64::from(machine.memory.page_walk_cycles)),
-            last: None,
             stats: TlbStats::default(),
         })
     }
 
     /// Translate `page` of `class`.
-    #[inline]
+    #[inline(always)]
     pub fn translate(&mut self, class: usize, page: u64) -> Translation {
         self.stats.requests += 1;
-        if self.last == Some((class, page)) {
+        let (first, mask) = self.groups[class];
+        let recent = &mut self.recent[first + (page & mask) as usize];
+        let key = key_of(class, page);
+        if *recent == key {
             return Translation::default();
         }
-        self.last = Some((class, page));
+        *recent = key;
+        self.search(class, page)
+    }
+
+    fn search(&mut self, class: usize, page: u64) -> Translation {
         let Some((first, second)) = self.of_class[class] else {
             return Translation::default();
         };
@@ -230,7 +262,7 @@ impl Tlbs {
 
     /// Empty all of them.
     pub fn flush(&mut self) {
-        self.last = None;
+        self.recent.fill(NO_PAGE);
         for level in &mut self.levels {
             level.entries.flush();
         }

@@ -1,5 +1,7 @@
 //! Cases on the model: deterministic, in parallel.
 
+use std::sync::{Mutex, PoisonError};
+
 use kernels::psi::{FIELDS, FUNCTIONS, is_psi_line};
 use rayon::prelude::*;
 
@@ -24,6 +26,24 @@ const COLD_MEASURED: u64 = 2;
 
 /// Jobs that are run before their rows are handed on: keeps memory bounded, and bars moving.
 const CHUNK: usize = 128;
+
+/// Models whose case is done: the next case on the machine takes one over, since zeroing the memory
+/// of an L3 takes longer than a warm case.
+#[derive(Default)]
+struct Idle(Mutex<Vec<(String, Model)>>);
+
+impl Idle {
+    fn take(&self, machine: &str) -> Option<Model> {
+        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = models.iter().position(|(name, _)| name == machine)?;
+        Some(models.swap_remove(at).1)
+    }
+
+    fn put(&self, machine: &str, model: Model) {
+        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        models.push((machine.to_string(), model));
+    }
+}
 
 /// What one case yields.
 struct Yield {
@@ -60,6 +80,7 @@ pub fn run(
         .filter(|p| machines.of(&p.machine).is_some())
         .flat_map(|p| seeds(experiment).map(move |seed| (p, seed)))
         .collect();
+    let idle = Idle::default();
     for chunk in jobs.chunks(CHUNK) {
         let done: Vec<Result<(Case, Keys, Yield), RunError>> = chunk
             .par_iter()
@@ -70,7 +91,7 @@ pub fn run(
                 let split = machines.huge_pages_split(&point.machine);
                 // Where misses fall depends on the placement: the map shows the first one.
                 let book = options.attribution && *seed == experiment.seed;
-                let yields = one(&mut case, machine, split, book, &keys)?;
+                let yields = one(&mut case, machine, split, book, &keys, &idle)?;
                 Ok((case, keys, yields))
             })
             .collect();
@@ -127,6 +148,7 @@ fn one(
     split: bool,
     book: bool,
     keys: &Keys,
+    idle: &Idle,
 ) -> Result<Yield, RunError> {
     let mut unseen = FieldSet::default();
     if case.point.lines == Lines::Psi {
@@ -142,7 +164,11 @@ fn one(
         unseen,
         ..ModelOptions::default()
     };
-    let mut model = Model::new(machine, pages, case.seed, options).map_err(input)?;
+    let model = match idle.take(&machine.name) {
+        Some(model) => model.renewed(machine, pages, case.seed, options),
+        None => Model::new(machine, pages, case.seed, options),
+    };
+    let mut model = model.map_err(input)?;
     let globals = case.tree.globals.clone();
     let mut arena = std::mem::take(&mut case.tree.arena);
     let mut at = Position::default();
@@ -188,6 +214,7 @@ fn one(
     } else {
         Vec::new()
     };
+    idle.put(&machine.name, model);
     Ok(Yield {
         values: values(&sums, case, machine),
         misses,

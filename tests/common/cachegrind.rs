@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kernels::memory::Addr;
@@ -65,35 +65,9 @@ pub fn modelled(accesses: &[Access], d1: D1) -> Misses {
 
 /// What cachegrind counts; `None`, with a loud line, where it cannot be asked.
 pub fn cachegrind(accesses: &[Access], d1: D1) -> Option<Misses> {
-    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        eprintln!("SKIPPED: the cachegrind comparison writes x86-64 assembly for Linux");
-        return None;
-    }
-    for tool in ["valgrind", "cc"] {
-        let answer = Command::new(tool).arg("--version").output();
-        if !answer.is_ok_and(|a| a.status.success()) {
-            eprintln!("SKIPPED: the cachegrind comparison needs `{tool}`: `make deps` installs it");
-            return None;
-        }
-    }
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (source, program) = (folder.path().join("walk.s"), folder.path().join("walk"));
-    std::fs::write(&source, assembly(accesses)).expect("the temporary folder is writable");
-    let cc = Command::new("cc")
-        .args([
-            "-nostdlib",
-            "-static",
-            "-no-pie",
-            "-Wl,--build-id=none",
-            "-o",
-        ])
-        .args([&program, &source])
-        .output()
-        .expect("cc was there a moment ago");
-    let stderr = String::from_utf8_lossy(&cc.stderr);
-    assert!(cc.status.success(), "cc: {stderr}");
-    let few = run(&program, 3, d1);
-    let many = run(&program, 13, d1);
+    let program = Program::build(accesses)?;
+    let few = program.run(3, d1);
+    let many = program.run(13, d1);
     let per_round = |few: u64, many: u64| {
         assert_eq!((many - few) % 10, 0, "rounds in the steady state are alike");
         (many - few) / 10
@@ -102,6 +76,57 @@ pub fn cachegrind(accesses: &[Access], d1: D1) -> Option<Misses> {
         reads: per_round(few.reads, many.reads),
         writes: per_round(few.writes, many.writes),
     })
+}
+
+/// Accesses as a program, in a folder that goes with it.
+pub struct Program {
+    folder: tempfile::TempDir,
+}
+
+impl Program {
+    /// Assemble and link it; `None`, with a loud line, where that or cachegrind cannot be had.
+    pub fn build(accesses: &[Access]) -> Option<Program> {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            eprintln!("SKIPPED: the cachegrind comparison writes x86-64 assembly for Linux");
+            return None;
+        }
+        for tool in ["valgrind", "cc"] {
+            let answer = Command::new(tool).arg("--version").output();
+            if !answer.is_ok_and(|a| a.status.success()) {
+                eprintln!(
+                    "SKIPPED: the cachegrind comparison needs `{tool}`: `make deps` installs it"
+                );
+                return None;
+            }
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let program = Program { folder };
+        let source = program.path().with_extension("s");
+        std::fs::write(&source, assembly(accesses)).expect("the temporary folder is writable");
+        let cc = Command::new("cc")
+            .args([
+                "-nostdlib",
+                "-static",
+                "-no-pie",
+                "-Wl,--build-id=none",
+                "-o",
+            ])
+            .args([&program.path(), &source])
+            .output()
+            .expect("cc was there a moment ago");
+        let stderr = String::from_utf8_lossy(&cc.stderr);
+        assert!(cc.status.success(), "cc: {stderr}");
+        Some(program)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("walk")
+    }
+
+    /// `rounds` times all accesses under cachegrind; what the whole program misses.
+    pub fn run(&self, rounds: usize, d1: D1) -> Misses {
+        run(&self.path(), rounds, d1)
+    }
 }
 
 /// A program that maps the pages of `accesses` and makes them as often as it has arguments, its
