@@ -9,8 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::table;
 use crate::experiment::{Experiment, ExperimentError};
+use crate::record::notes::folded;
 use crate::record::{Provenance, Recorder, default_folder, utc};
-use crate::report;
+use crate::report::{self, wrap};
 use crate::run::{self, Row, RunOptions};
 
 /// Run experiments and write one results folder for each.
@@ -127,14 +128,34 @@ fn one(
     bar.finish_and_clear();
     outcome?;
     let finished = recorder.finish()?;
-    for note in &finished.notes {
-        eprintln!("note: {note}");
-    }
     table::print(&finished.summaries, experiment.baseline.name(), out)?;
     writeln!(out, "results  {}", finished.dir.display())?;
     let report = report::write(&finished.dir)?;
     writeln!(out, "report   {}", report.display())?;
+    out.flush()?;
+    eprint!("{}", notes(&finished.notes, width()));
     Ok(())
+}
+
+/// What the run says of itself, under a heading and within `width` columns.
+fn notes(notes: &[String], width: usize) -> String {
+    let mut text = String::new();
+    if !notes.is_empty() {
+        text.push_str("\nnotes\n");
+    }
+    for note in folded(notes) {
+        text.push_str(&wrap(&format!("- {note}"), width, "  "));
+    }
+    text
+}
+
+/// Columns of the terminal behind standard error, at most 100: longer lines are hard to read.
+fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+    match usize::from(columns) {
+        0 => 80,
+        columns => columns.clamp(40, 100),
+    }
 }
 
 /// One step per point, on standard error; nothing where that is no terminal.

@@ -25,6 +25,8 @@ mod style;
 mod table;
 mod text;
 
+pub use table::wrap;
+
 use records::Records;
 use std::path::{Path, PathBuf};
 

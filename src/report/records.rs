@@ -3,6 +3,7 @@
 use super::ReportError;
 use super::read::{find_experiments, read_toml, rows, schema_of};
 use crate::record::{Attribution, Keys, Sample, Status, Summary, Verdict};
+use crate::stats::summary::compared_metric;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -135,50 +136,32 @@ impl Group {
         out
     }
 
-    /// Metric that is drawn: the first of these that every backend has with at least one value,
-    /// otherwise the first that any has.
+    /// Metric that is drawn, with its unit: the one that the verdicts compare. Otherwise, of what
+    /// older or other kernels give, the first that there is.
     #[must_use]
     pub fn metric(&self) -> Option<(String, String)> {
-        const PER_VISIT: [&str; 7] = [
-            "tsc_cycles_per_visit",
-            "cycles_per_visit",
-            "time_ns_per_visit",
-            "tsc_cycles_per_op",
-            "time_ns_per_op",
-            "cycles_per_op",
-            "ops_per_s",
-        ];
-        // Variants of these differ in the number of visits: only whole operations compare.
-        const PER_OP: [&str; 7] = [
+        const ELSE: [&str; 4] = [
             "time_ns_per_op",
             "tsc_cycles_per_op",
             "cycles_per_op",
             "ops_per_s",
-            "tsc_cycles_per_visit",
-            "cycles_per_visit",
-            "time_ns_per_visit",
         ];
-        let preferred = match self.setting.kernel.as_str() {
-            "psi-pipe" | "psi-inner" => PER_OP,
-            _ => PER_VISIT,
-        };
-        let backends = self.backends();
-        let having = |metric: &str| -> Vec<&Curve> {
+        let of = |metric: &str| {
             self.curves
                 .iter()
-                .filter(|c| c.metric == metric && c.points.iter().any(|p| p.median.is_some()))
-                .collect()
+                .find(|c| c.metric == metric && c.points.iter().any(|p| p.median.is_some()))
         };
-        let count = |metric: &str| {
-            let found: BTreeSet<&str> = having(metric).iter().map(|c| c.backend.as_str()).collect();
-            found.len()
+        let has = |backend: &str, metric: &str| {
+            self.curves.iter().any(|c| {
+                c.backend == backend
+                    && c.metric == metric
+                    && c.points.iter().any(|p| p.median.is_some())
+            })
         };
-        let metric = preferred
-            .iter()
-            .find(|m| count(m) == backends.len() && !backends.is_empty())
-            .or_else(|| preferred.iter().find(|m| count(m) > 0))?;
-        let unit = having(metric).first().map(|c| c.unit.clone())?;
-        Some(((*metric).to_string(), unit))
+        let curve = compared_metric(&self.setting.kernel, has)
+            .and_then(of)
+            .or_else(|| ELSE.into_iter().find_map(of))?;
+        Some((curve.metric.clone(), curve.unit.clone()))
     }
 
     /// All axis values of the chosen curves, ascending.
