@@ -53,7 +53,8 @@ fn refusal(note: &str) -> Option<(&str, &str)> {
 }
 
 /// A reason without the event that it was said of.
-fn without_event(reason: &str) -> &str {
+#[must_use]
+pub fn without_event(reason: &str) -> &str {
     match reason.split_once(": ") {
         Some((event, rest)) if !event.contains(' ') => rest,
         _ => reason,
