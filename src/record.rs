@@ -2,6 +2,7 @@
 
 mod folder;
 mod host;
+pub mod notes;
 mod provenance;
 mod recorder;
 

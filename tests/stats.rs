@@ -339,3 +339,39 @@ fn single_values_get_no_interval() {
     assert_eq!(verdicts[0].value, Some(2.0));
     assert_eq!((verdicts[0].ci_low, verdicts[0].p_adjusted), (None, None));
 }
+
+/// Native has ticks only, the model ticks and core cycles: both are compared in ticks. Without
+/// native the model is compared in core cycles.
+#[test]
+fn native_and_model_are_compared_in_one_unit() {
+    let row = |backend: &str, metric: &str, variant: &str, value| Sample {
+        backend: backend.into(),
+        metric: metric.into(),
+        unit: metric.into(),
+        ..sample(variant, 5, (1, 0), Some(value), Status::Exact)
+    };
+    let mut samples = Vec::new();
+    for (variant, value) in [("parent", 10.0), ("cgroup", 12.0)] {
+        samples.push(row("model", "cycles_per_visit", variant, value * 2.0));
+        samples.push(row("model", "tsc_cycles_per_visit", variant, value));
+    }
+    let units = |samples: &[Sample]| -> Vec<(String, String)> {
+        verdicts(samples, "parent")
+            .into_iter()
+            .filter(|v| v.what == "shift")
+            .map(|v| (v.backend, v.unit))
+            .collect()
+    };
+    let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
+    assert_eq!(units(&samples), [pair("model", "cycles_per_visit")]);
+    for variant in ["parent", "cgroup"] {
+        samples.push(row("native", "tsc_cycles_per_visit", variant, 9.0));
+    }
+    assert_eq!(
+        units(&samples),
+        [
+            pair("model", "tsc_cycles_per_visit"),
+            pair("native", "tsc_cycles_per_visit")
+        ]
+    );
+}

@@ -10,6 +10,7 @@ use crate::calibrate::calibrate;
 use crate::counters::Counters;
 use crate::machine::host::{self, Fact, HostMachine, size_words};
 use crate::machine::{Machine, catalogue};
+use crate::record::notes::folded;
 use crate::wrap::wrap;
 
 /// Show this host, or a machine of the catalogue: every number with its source.
@@ -56,7 +57,7 @@ pub fn machine(args: &MachineArgs) -> anyhow::Result<()> {
         None => {
             let cpu = args.cpu.unwrap_or_else(first_allowed);
             let mut host = host_machine(cpu)?;
-            host.notes.extend(Counters::open(cpu).summary());
+            host.notes.extend(folded(&Counters::open(cpu).summary()));
             Listing {
                 machine: host.machine,
                 facts: host.facts,

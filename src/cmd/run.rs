@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::table;
 use crate::experiment::{Experiment, ExperimentError};
+use crate::record::notes::folded;
 use crate::record::{Provenance, Recorder, default_folder, utc};
 use crate::report;
 use crate::run::{self, Row, RunOptions};
@@ -46,9 +47,6 @@ pub(super) struct RunArgs {
     #[arg(long)]
     force: bool,
 }
-
-/// Columns of a line of notes.
-const NOTE_COLUMNS: usize = 96;
 
 pub(super) fn run(args: &RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     // All of them are read before the first runs: a slip in the last must not cost a run.
@@ -136,13 +134,29 @@ fn one(
     let report = report::write(&finished.dir)?;
     writeln!(out, "report   {}", report.display())?;
     out.flush()?;
-    if !finished.notes.is_empty() {
-        eprintln!("\nnotes, also in run.toml and the report:");
-    }
-    for note in &finished.notes {
-        eprint!("{}", wrap(note, NOTE_COLUMNS, "- ", "  "));
-    }
+    eprint!("{}", notes(&finished.notes, width()));
     Ok(())
+}
+
+/// What the run says of itself, under a heading and within `width` columns.
+fn notes(notes: &[String], width: usize) -> String {
+    let mut text = String::new();
+    if !notes.is_empty() {
+        text.push_str("\nnotes\n");
+    }
+    for note in folded(notes) {
+        text.push_str(&wrap(&note, width, "- ", "  "));
+    }
+    text
+}
+
+/// Columns of the terminal behind standard error, at most 100: longer lines are hard to read.
+fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+    match usize::from(columns) {
+        0 => 80,
+        columns => columns.clamp(40, 100),
+    }
 }
 
 /// One step per point, on standard error; nothing where that is no terminal.

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use crate::experiment::Kernel;
 use crate::record::{Keys, Status, Summary, other_axes};
+use crate::stats::summary::compared_metric;
 
 /// Widest table in columns; more variants than fit go into a further table.
-const WIDTH: usize = 96;
-/// Width of a value and of a ratio, the space before it included.
+const WIDTH: usize = 100;
+/// Widths of a value, a ratio and a count of misses, the space before it included.
 const VALUE: usize = 8;
 const RATIO: usize = 6;
+const MISSES: usize = 7;
 
 const BACKENDS: [&str; 2] = ["native", "model"];
 const L1D: &str = "l1d_misses_per_visit";
@@ -51,44 +52,38 @@ struct Group<'a> {
     variants: Vec<&'a str>,
     xs: Vec<u64>,
     /// By backend, variant, x and metric.
-    medians: HashMap<(&'a str, &'a str, u64, &'a str), f64>,
+    rows: HashMap<(&'a str, &'a str, u64, &'a str), &'a Summary>,
     /// Backends with a value of the metric.
     backends: Vec<&'static str>,
     l1d_from: Option<&'static str>,
+    /// Whether a value has an interval.
+    intervals: bool,
     spoiled: usize,
+    negative: usize,
 }
 
 impl<'a> Group<'a> {
     fn new(rows: &[&'a Summary], keys: &Keys, baseline: &str) -> Group<'a> {
-        let metrics = Kernel::parse(&keys.kernel).map_or(&[][..], Kernel::metrics);
-        let has = |metric: &str, backend: &str| {
+        let has = |backend: &str, metric: &str| {
             rows.iter()
                 .any(|r| r.metric == metric && r.backend == backend && r.median.is_some())
         };
-        // One that every backend has, so that they stand side by side.
-        let measured = |b: &&str| metrics.iter().any(|metric| has(metric, b));
-        let present: Vec<&str> = BACKENDS.iter().copied().filter(measured).collect();
-        let of_all = |metric: &&str| present.iter().all(|b| has(metric, b));
-        let of_any = |metric: &&str| present.iter().any(|b| has(metric, b));
-        let mut metrics = metrics.iter().copied();
-        let metric = metrics
-            .clone()
-            .find(of_all)
-            .or_else(|| metrics.find(of_any))
-            .unwrap_or("cycles_per_visit");
+        let metric = compared_metric(&keys.kernel, has).unwrap_or("cycles_per_visit");
         let mut group = Group {
             metric,
             unit: "",
             variants: Vec::new(),
             xs: Vec::new(),
-            medians: HashMap::new(),
+            rows: HashMap::new(),
             backends: BACKENDS
                 .iter()
                 .copied()
-                .filter(|b| has(metric, b))
+                .filter(|b| has(b, metric))
                 .collect(),
-            l1d_from: ["model", "native"].into_iter().find(|b| has(L1D, b)),
+            l1d_from: ["model", "native"].into_iter().find(|b| has(b, L1D)),
+            intervals: false,
             spoiled: 0,
+            negative: 0,
         };
         for row in rows
             .iter()
@@ -106,6 +101,8 @@ impl<'a> Group<'a> {
             if row.metric == metric {
                 group.unit = &row.unit;
                 group.spoiled += usize::from(row.status == Status::Spoiled);
+                group.negative += usize::from(median < 0.0);
+                group.intervals |= measured_interval(row).is_some();
             }
             let key = (
                 row.backend.as_str(),
@@ -113,21 +110,49 @@ impl<'a> Group<'a> {
                 x,
                 row.metric.as_str(),
             );
-            group.medians.insert(key, median);
+            group.rows.insert(key, row);
         }
         group.variants.sort_by_key(|v| *v != baseline);
         group.xs.sort_unstable();
         group
     }
 
-    fn median(&self, backend: &str, variant: &str, x: u64, metric: &str) -> Option<f64> {
-        self.medians.get(&(backend, variant, x, metric)).copied()
+    fn row(&self, backend: &str, variant: &str, x: u64, metric: &str) -> Option<&Summary> {
+        self.rows.get(&(backend, variant, x, metric)).copied()
+    }
+
+    /// Median and, where it was measured, half its interval.
+    fn cell(&self, backend: &str, variant: &str, x: u64) -> String {
+        let Some(row) = self.row(backend, variant, x, self.metric) else {
+            return "-".into();
+        };
+        let Some(median) = row.median else {
+            return "-".into();
+        };
+        match measured_interval(row) {
+            Some((low, high)) => {
+                let half = (median - low).max(high - median).max(0.0);
+                format!("{} ±{}", value(median), upwards(half))
+            }
+            None => value(median),
+        }
+    }
+
+    /// Width of the column of `backend`, the space before it included.
+    fn column(&self, backend: &str) -> usize {
+        let cells = self
+            .variants
+            .iter()
+            .flat_map(|v| self.xs.iter().map(|x| self.cell(backend, v, *x)));
+        let widest = cells.map(|c| c.chars().count()).max().unwrap_or(0);
+        VALUE.max(widest + 2)
     }
 
     /// Width of the columns of one variant.
     fn width(&self, variant: &str, baseline: &str) -> usize {
         let ratio = if variant == baseline { 0 } else { RATIO };
-        self.backends.len() * (VALUE + ratio) + self.l1d_from.map_or(0, |_| VALUE)
+        let values: usize = self.backends.iter().map(|b| self.column(b) + ratio).sum();
+        values + self.l1d_from.map_or(0, |_| MISSES)
     }
 
     fn text(&self, keys: &Keys, baseline: &str) -> String {
@@ -147,9 +172,14 @@ impl<'a> Group<'a> {
             let _ = writeln!(text, "nothing was measured; samples.csv says why\n");
             return text;
         }
-        let mut legend = format!("{} in {}, ratio to {baseline}", self.metric, self.unit);
+        let mut legend = format!("{} in {}", self.metric, self.unit);
+        if self.intervals {
+            legend.push_str(", ± the wider side of the 95 % interval");
+        }
+        let _ = writeln!(text, "{legend}");
+        let mut legend = format!("ratio to {baseline}");
         if let Some(backend) = self.l1d_from {
-            let _ = write!(legend, ", L1D misses per visit ({backend})");
+            let _ = write!(legend, "; L1D misses per visit ({backend})");
         }
         let _ = writeln!(text, "{legend}");
         let axis = keys.axis.len().max(5);
@@ -161,6 +191,13 @@ impl<'a> Group<'a> {
             let _ = writeln!(
                 text,
                 "{spoiled} of the values are from disturbed measurements only"
+            );
+        }
+        if self.negative > 0 {
+            let negative = self.negative;
+            let _ = writeln!(
+                text,
+                "{negative} of the values are below 0: the empty call that is subtracted took longer"
             );
         }
         text.push('\n');
@@ -193,20 +230,22 @@ impl<'a> Group<'a> {
         variants: &[&str],
         baseline: &str,
     ) {
+        let columns: Vec<(&str, usize)> =
+            self.backends.iter().map(|b| (*b, self.column(b))).collect();
         let mut names = format!("{:axis$}", "");
         let mut heads = format!("{:>axis$}", keys.axis);
         for variant in variants {
             let width = self.width(variant, baseline);
             let _ = write!(names, " {:>width$.width$}", dashes(variant, width - 2));
             heads.push(' ');
-            for backend in &self.backends {
-                let _ = write!(heads, "{backend:>VALUE$}");
+            for (backend, width) in &columns {
+                let _ = write!(heads, "{backend:>width$}");
                 if *variant != baseline {
                     let _ = write!(heads, "{:>RATIO$}", "ratio");
                 }
             }
             if self.l1d_from.is_some() {
-                let _ = write!(heads, "{:>VALUE$}", "L1D");
+                let _ = write!(heads, "{:>MISSES$}", "L1D");
             }
         }
         let _ = writeln!(text, "{names}\n{heads}");
@@ -214,25 +253,40 @@ impl<'a> Group<'a> {
             let _ = write!(text, "{x:>axis$}");
             for variant in variants {
                 text.push(' ');
-                for backend in &self.backends {
-                    let own = self.median(backend, variant, x, self.metric);
-                    let _ = write!(text, "{:>VALUE$}", own.map_or("-".into(), value));
+                for (backend, width) in &columns {
+                    let cell = self.cell(backend, variant, x);
+                    let _ = write!(text, "{cell:>width$}");
                     if *variant != baseline {
-                        let theirs = self.median(backend, baseline, x, self.metric);
-                        let ratio = own.zip(theirs.filter(|t| *t != 0.0)).map(|(o, t)| o / t);
-                        let ratio = ratio.map_or("-".into(), |r| format!("{r:.2}"));
+                        let ratio = self
+                            .ratio(backend, variant, baseline, x)
+                            .map_or("-".into(), |r| format!("{r:.2}"));
                         let _ = write!(text, "{ratio:>RATIO$}");
                     }
                 }
                 if let Some(backend) = self.l1d_from {
-                    let misses = self.median(backend, variant, x, L1D);
+                    let misses = self.row(backend, variant, x, L1D).and_then(|r| r.median);
                     let misses = misses.map_or("-".into(), |m| format!("{m:.2}"));
-                    let _ = write!(text, "{misses:>VALUE$}");
+                    let _ = write!(text, "{misses:>MISSES$}");
                 }
             }
             text.push('\n');
         }
     }
+
+    /// None where a value is missing or, being at most 0, has no ratio.
+    fn ratio(&self, backend: &str, variant: &str, baseline: &str, x: u64) -> Option<f64> {
+        let own = self.row(backend, variant, x, self.metric)?.median?;
+        let theirs = self.row(backend, baseline, x, self.metric)?.median?;
+        (own > 0.0 && theirs > 0.0).then(|| own / theirs)
+    }
+}
+
+/// The interval of a measured value. That of the model spans placements, which is another thing.
+fn measured_interval(row: &Summary) -> Option<(f64, f64)> {
+    if row.backend == "model" {
+        return None;
+    }
+    row.ci_low.zip(row.ci_high)
 }
 
 /// `name` between dashes that show which columns are its own.
@@ -250,6 +304,15 @@ fn value(value: f64) -> String {
         format!("{value:.0}")
     } else {
         format!("{value:.1}")
+    }
+}
+
+/// Like [`value`], rounded up: an interval is not made narrower than it is.
+fn upwards(half: f64) -> String {
+    if half >= 100.0 {
+        format!("{:.0}", half.ceil())
+    } else {
+        format!("{:.1}", (half * 10.0).ceil() / 10.0)
     }
 }
 
@@ -277,8 +340,8 @@ mod tests {
             "cycles".into(),
             1,
             Some(median),
-            None,
-            None,
+            (backend == "native").then_some(median - 0.12),
+            (backend == "native").then_some(median + 0.04),
             None,
             status,
         )
@@ -290,6 +353,8 @@ mod tests {
         String::from_utf8(out).expect("the table is text")
     }
 
+    /// Native is 0.12 above the lower end of its interval: the wider side, rounded up, is 0.2.
+    /// The model has no interval, and no L1D misses of `parent` are known.
     #[test]
     fn variants_stand_side_by_side_with_their_ratio() {
         let cycles = "cycles_per_visit";
@@ -308,7 +373,7 @@ mod tests {
         assert_eq!(
             cells,
             [
-                "50", "10.0", "8.0", "-", "15.0", "1.50", "16.0", "2.00", "0.50"
+                "50", "10.0", "±0.2", "8.0", "-", "15.0", "±0.2", "1.50", "16.0", "2.00", "0.50"
             ]
         );
     }
@@ -335,10 +400,44 @@ mod tests {
         }
         let text = printed(&summaries);
         for line in text.lines() {
-            assert!(line.len() <= WIDTH, "{} columns: {line}", line.len());
+            let width = line.chars().count();
+            assert!(width <= WIDTH, "{width} columns: {line}");
         }
         for name in names {
             assert!(text.contains(&format!(" {name} ")), "{name} in\n{text}");
         }
+    }
+
+    /// With native the unit is that of the time-stamp counter for both, although the model knows
+    /// core cycles, too; with the model alone it is core cycles.
+    #[test]
+    fn native_and_model_stand_in_one_unit() {
+        let model = |metric: &str, value| summary("model", "parent", 5, metric, value);
+        let native = summary("native", "parent", 5, "tsc_cycles_per_visit", 12.0);
+        let both = [
+            model("cycles_per_visit", 8.0),
+            model("tsc_cycles_per_visit", 6.0),
+            native,
+        ];
+        let text = printed(&both);
+        assert!(text.contains("tsc_cycles_per_visit in"), "{text}");
+        assert!(text.contains("12.0 ±0.2") && text.contains(" 6.0") && !text.contains(" 8.0"));
+        let text = printed(&both[..2]);
+        assert!(
+            text.contains("cycles_per_visit in") && text.contains(" 8.0"),
+            "{text}"
+        );
+        assert!(!text.contains("tsc_cycles"), "{text}");
+    }
+
+    /// A time below 0 is said to be one, and is no part of a ratio.
+    #[test]
+    fn what_is_below_nothing_is_named() {
+        let text = printed(&[
+            summary("native", "parent", 0, "tsc_cycles_per_visit", -200.0),
+            summary("native", "cgroup", 0, "tsc_cycles_per_visit", 150.0),
+        ]);
+        assert!(text.contains("1 of the values are below 0"), "{text}");
+        assert!(!text.contains("-0.75"), "{text}");
     }
 }

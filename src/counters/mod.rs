@@ -201,25 +201,21 @@ impl Counters {
             .collect()
     }
 
-    /// What counts each metric, a sentence each; then why the others are not counted, a sentence per
-    /// reason.
+    /// One line per metric: the event that counts it, or why nothing does.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
-        let mut counted = Vec::new();
-        let mut refused = Vec::new();
-        for slot in &self.slots {
-            match &slot.state {
-                Ok((group, _)) => counted.push(format!(
+        self.slots
+            .iter()
+            .map(|slot| match &slot.state {
+                Ok((group, _)) => format!(
                     "{}: {} ({}, group {group})",
                     slot.metric,
                     slot.event,
                     self.surroundings.pmus.join(", ")
-                )),
-                Err(why) => refused.push((slot.metric, slot.event.as_str(), why.as_str())),
-            }
-        }
-        counted.extend(folded(&refused));
-        counted
+                ),
+                Err(why) => format!("{}: unavailable: {why}", slot.metric),
+            })
+            .collect()
     }
 
     /// Run work that every event must notice, and give up those that did not: hypervisors and
@@ -241,26 +237,6 @@ impl Counters {
             }
         }
     }
-}
-
-/// `(metric, event, why)` with those of one reason in one sentence. A reason names its event first.
-fn folded(refused: &[(&str, &str, &str)]) -> Vec<String> {
-    let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
-    for (metric, event, why) in refused {
-        let reason = why
-            .strip_prefix(event)
-            .and_then(|w| w.strip_prefix(": "))
-            .unwrap_or(why);
-        let name = format!("{metric} ({event})");
-        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) => names.push(name),
-            None => by_reason.push((reason, vec![name])),
-        }
-    }
-    by_reason
-        .into_iter()
-        .map(|(reason, names)| format!("counters unavailable: {}: {reason}", names.join(", ")))
-        .collect()
 }
 
 fn reading(group: &io::Result<perf_event::GroupData>, counter: &Counter) -> Reading {
@@ -342,28 +318,6 @@ fn implausible(metric: &str, counted: &Counted, done: Done) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Six events that one cause keeps away are one sentence that names all six; another cause has
-    /// its own.
-    #[test]
-    fn one_reason_is_told_once() {
-        let refused = [
-            ("cycles", "cpu-cycles", "cpu-cycles: no PMU"),
-            ("l2_misses", "raw 0x64", "raw 0x64: no PMU"),
-            (
-                "instructions",
-                "instructions",
-                "the counter never got onto the PMU",
-            ),
-        ];
-        assert_eq!(
-            folded(&refused),
-            [
-                "counters unavailable: cycles (cpu-cycles), l2_misses (raw 0x64): no PMU",
-                "counters unavailable: instructions (instructions): the counter never got onto the PMU",
-            ]
-        );
-    }
 
     /// Running as long as enabled is exact; half the time means twice the count; never is a state.
     #[test]

@@ -1,35 +1,30 @@
 //! The answer first: from which depth a variant is slower, by how much, and why.
 
 use super::causes::{self, Why};
-use super::finding::{Finding, backend_words, candidate, depths, findings, is_primary};
+use super::finding::{
+    Finding, MODEL_SHARE_THAT_MATTERS, P_LIMIT, SHARE_THAT_MATTERS, backend_words, candidate,
+    depths, findings, is_primary,
+};
 use super::html::{Page, code, details};
 use super::num;
 use super::records::{Group, Records};
 use super::table::{Cell, Table};
 use crate::record::Verdict;
+use crate::stats::KNEE_SHARE;
 
-/// "is slower than `parent` from depth 12 on".
+/// "is slower than `parent` at depth 0, 2 to 7 and from 9 on".
 fn where_slower(f: &Finding<'_>, axis: &str) -> String {
     let than = format!("than {}", code(&f.baseline));
-    match (f.tested_to, f.first, f.from) {
-        (None, _, _) => format!("has no difference {than} that could be tested"),
-        (Some(to), None, _) => format!(
+    match (f.tested_to, f.where_slower()) {
+        (None, _) => format!("has no difference {than} that could be tested"),
+        (Some(to), None) => format!(
             "is not slower {than} at any {axis} up to {}",
             num::exact(to)
         ),
-        (Some(_), Some(first), Some(from)) if first == from => {
-            format!("is slower {than} from {axis} {} on", num::exact(first))
-        }
-        (Some(_), Some(first), Some(from)) => format!(
-            "is slower {than} at {axis} {} first and from {} on always",
-            num::exact(first),
-            num::exact(from)
-        ),
-        (Some(to), Some(first), None) => format!(
-            "is slower {than} at {axis} {} first but no longer at {}",
-            num::exact(first),
-            num::exact(to)
-        ),
+        (Some(_), Some(at)) => match at.strip_prefix("from ") {
+            Some(on) => format!("is slower {than} from {axis} {on}"),
+            None => format!("is slower {than} at {axis} {at}"),
+        },
     }
 }
 
@@ -84,8 +79,28 @@ fn knee_words(f: &Finding<'_>) -> String {
     }
 }
 
-fn because(why: Option<&Why>, f: &Finding<'_>, x: f64, axis: &str) -> Option<String> {
-    let why = why?;
+/// "sets 2 (52.0 such misses per operation), 18 (51.0) and 3 others, of 12 ways each".
+fn sets_words(why: &Why, ways: Option<u32>) -> String {
+    const NAMED: usize = 4;
+    let mut names: Vec<String> = why
+        .sets
+        .iter()
+        .take(NAMED)
+        .enumerate()
+        .map(|(i, (set, misses))| {
+            let unit = if i == 0 { " misses per operation" } else { "" };
+            format!("{set} ({}{unit})", num::short(Some(*misses)))
+        })
+        .collect();
+    if why.sets.len() > NAMED {
+        names.push(format!("{} more", why.sets.len() - NAMED));
+    }
+    let ways = ways.map_or(String::new(), |w| format!(", {w} ways each"));
+    let noun = if why.sets.len() == 1 { "set" } else { "sets" };
+    format!("{} {noun}: {}{ways}", why.sets.len(), num::list(&names))
+}
+
+fn because(why: &Why, f: &Finding<'_>, at: &str, ways: Option<u32>) -> String {
     let fields: Vec<String> = why.fields.iter().map(|n| code(n)).collect();
     let beyond = match why.level.as_str() {
         "L1D" if why.extra_l2_per_visit > 0.05 * why.extra_per_visit => format!(
@@ -95,18 +110,16 @@ fn because(why: Option<&Why>, f: &Finding<'_>, x: f64, axis: &str) -> Option<Str
         "L1D" => "; the L2 holds them".to_string(),
         _ => String::new(),
     };
-    Some(format!(
-        "Why, as the model says: at {axis} {}, {} has {} {} {} misses per visit more than {}, on {}, in {} {}{beyond}.",
-        num::exact(x),
+    format!(
+        "{at}, {} has {} {} {} misses per visit more than {}, on {}, in {}{beyond}.",
         code(&f.variant),
         num::short(Some(why.extra_per_visit)),
         why.level,
         why.cause,
         code(&f.baseline),
         num::list(&fields),
-        why.sets,
-        if why.sets == 1 { "set" } else { "sets" },
-    ))
+        sets_words(why, ways),
+    )
 }
 
 /// The answer for one machine and experiment.
@@ -181,29 +194,29 @@ fn answer(
         .iter()
         .filter(|f| f.group == index && f.variant == candidate)
         .collect();
-    let mut sentences: Vec<String> = of_group
-        .iter()
-        .map(|f| {
-            let who = match f.backend.as_str() {
-                "native" => "Measured",
-                "model" => "The model says",
-                "live" => "Measured on the running Linux",
-                other => other,
-            };
-            let much = how_much(f).map_or(String::new(), |m| format!(": {m}"));
-            format!(
-                "{who}: {} {} ({}){much}.",
-                code(&f.variant),
-                where_slower(f, &group.axis),
-                knee_words(f)
-            )
-        })
-        .collect();
+    let mut sentences: Vec<String> = Vec::new();
     if of_group.iter().all(|f| f.backend == "model") {
-        sentences
-            .push("Nothing was measured on this machine; all of this is the model's.".to_string());
+        sentences.push(
+            "Nothing was measured on this machine; all that follows is the model's.".to_string(),
+        );
     }
-    sentences.push(reason(records, group, of_group[0]));
+    sentences.extend(of_group.iter().map(|f| {
+        let who = match f.backend.as_str() {
+            "native" => "Measured",
+            "model" => "The model says",
+            "live" => "Measured on the running Linux",
+            other => other,
+        };
+        let much = how_much(f).map_or(String::new(), |m| format!(": {m}"));
+        format!(
+            "{who}: {} {} ({}){much}.",
+            code(&f.variant),
+            where_slower(f, &group.axis),
+            knee_words(f)
+        )
+    }));
+    let modelled = of_group.iter().copied().find(|f| f.backend == "model");
+    sentences.extend(reasons(records, group, modelled.unwrap_or(of_group[0])));
     let unit = &of_group[0].unit;
     let deepest = of_group[0]
         .shifts
@@ -243,23 +256,35 @@ fn answer(
     }
 }
 
-/// Why, at the deepest quoted depth that the model ran.
-fn reason(records: &Records, group: &Group, f: &Finding<'_>) -> String {
-    let deepest = depths(records)
-        .into_iter()
-        .rev()
-        .find(|x| group.misses.iter().any(|m| m.x == *x));
-    let reason = deepest.and_then(|x| {
-        let why = causes::why(group, &f.variant, &f.baseline, x);
-        because(why.as_ref(), f, x, &group.axis)
-    });
-    match reason {
-        Some(reason) => reason,
-        None if group.misses.is_empty() => {
-            "Why is not known: the model did not run here.".to_string()
-        }
-        None => "The model finds no cache miss that explains a difference.".to_string(),
+/// Why, at the model's knee and at the deepest quoted depth that the model ran.
+fn reasons(records: &Records, group: &Group, f: &Finding<'_>) -> Vec<String> {
+    if group.misses.is_empty() {
+        return vec!["Why is not known: the model did not run here.".to_string()];
     }
+    let ran = |x: &f64| group.misses.iter().any(|m| m.x == *x);
+    let deepest = depths(records).into_iter().rev().find(ran);
+    let knee = f.knee.and_then(|j| num::finite(j.verdict.value));
+    let mut out = Vec::new();
+    for (x, what) in [(knee, ", the knee"), (deepest, "")] {
+        let Some(x) = x.filter(|x| what.is_empty() || Some(*x) != deepest) else {
+            continue;
+        };
+        let Some(why) = causes::why(group, &f.variant, &f.baseline, x) else {
+            continue;
+        };
+        let ways = records
+            .cache(&group.setting.machine, &why.level)
+            .map(|c| c.1);
+        let at = format!("at {} {}{what}", group.axis, num::exact(x));
+        out.push(format!(
+            "Why, as the model says: {}",
+            because(&why, f, &at, ways)
+        ));
+    }
+    if out.is_empty() {
+        out.push("The model finds no cache miss that explains a difference.".to_string());
+    }
+    out
 }
 
 /// One row per finding.
@@ -269,17 +294,10 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
     let axis = findings
         .first()
         .map_or("depth", |f| records.groups[f.group].axis.as_str());
-    let mut head = vec![
-        "machine",
-        "setting",
-        "from",
-        "variant",
-        "knee",
-        "slower from",
-    ]
-    .into_iter()
-    .map(String::from)
-    .collect::<Vec<_>>();
+    let mut head = vec!["machine", "setting", "from", "variant", "knee", "slower at"]
+        .into_iter()
+        .map(String::from)
+        .collect::<Vec<_>>();
     head.extend(
         depths
             .iter()
@@ -306,15 +324,11 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
         if f.baseline.is_empty() {
             row.push(Cell::text("baseline"));
         } else {
-            row.push(match (f.first, f.from, f.tested_to) {
-                (_, _, None) => Cell::text("not tested"),
-                (None, _, Some(_)) => Cell::text("never"),
-                (Some(a), Some(b), _) if a == b => Cell::Whole(a),
-                (Some(a), Some(b), _) => {
-                    Cell::text(format!("{} (always: {})", num::exact(a), num::exact(b)))
-                }
-                (Some(a), None, _) => Cell::text(format!("{} (not always)", num::exact(a))),
-            });
+            row.push(Cell::text(match (f.tested_to, f.where_slower()) {
+                (None, _) => "not tested".to_string(),
+                (Some(_), None) => "never".to_string(),
+                (Some(_), Some(at)) => at,
+            }));
         }
         for (_, judged) in &f.shifts {
             row.push(match judged {
@@ -334,10 +348,19 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
     table
 }
 
-/// How "slower" is decided, in one sentence.
-pub const HOW_DECIDED: &str = "Slower means: the adjusted p is below 0.05 (or, where there is no p, the interval lies above 0), and the \
-     difference is at least 1 % of the baseline; a knee is where the slope of the difference changes, as verdicts.csv gives it. Rows \
-     from the model are estimates, not measurements; intervals of the model span placements, not errors of the model.";
+/// How "slower" is decided.
+#[must_use]
+pub fn how_decided() -> String {
+    format!(
+        "Slower means: the adjusted p is below {P_LIMIT} (or, where there is no p, the interval lies above 0), and the \
+         difference is at least {} of the baseline, for the model {}. A knee is the first point of the variant's own curve that lies \
+         {} and three standard errors above its lowest plateau, with the next two, as verdicts.csv gives it; a slow first point is none. Rows \
+         from the model are estimates, not measurements; intervals of the model span placements, not errors of the model.",
+        num::percent(Some(SHARE_THAT_MATTERS)),
+        num::percent(Some(MODEL_SHARE_THAT_MATTERS)),
+        num::percent(Some(KNEE_SHARE)),
+    )
+}
 
 /// The section.
 pub fn section(records: &Records, page: &mut Page) {
@@ -354,16 +377,14 @@ pub fn section(records: &Records, page: &mut Page) {
         page.heading(&answer.place);
         page.list(&answer.sentences, "answer");
     }
-    page.note(HOW_DECIDED);
+    page.note(&how_decided());
     let main: Vec<&Finding<'_>> = findings
         .iter()
         .filter(|f| Some(&f.variant) == candidate(records))
         .collect();
     let all: Vec<&Finding<'_>> = findings.iter().collect();
     let caption = |what: &str| {
-        format!(
-            "{what}: knee, first slower depth, and difference to the baseline with its interval"
-        )
+        format!("{what}: knee, slower depths, and difference to the baseline with its interval")
     };
     let name = candidate(records).cloned().unwrap_or_default();
     page.table(&table(records, &main, &caption(&name)));

@@ -22,8 +22,9 @@ pub struct Why {
     pub extra_l2_per_visit: f64,
     /// `struct.field` that carry at least 80 % of it, largest first, at most four.
     pub fields: Vec<String>,
-    /// Sets in which the variant has more of these misses.
-    pub sets: usize,
+    /// Sets in which the variant has more of these misses, with all that it has there per
+    /// operation; the fullest first.
+    pub sets: Vec<(u32, f64)>,
 }
 
 /// The cause whose L1D or L2 misses per visit differ most between `variant` and `baseline` at
@@ -59,13 +60,21 @@ pub fn why(group: &Group, variant: &str, baseline: &str, x: f64) -> Option<Why> 
         return None;
     }
     let mut fields: BTreeMap<String, f64> = BTreeMap::new();
-    let mut sets: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut sets: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for (m, sign) in rows().filter(|(m, _)| &*m.level == level && &*m.cause == cause) {
         *fields
             .entry(format!("{}.{}", m.structure, m.field))
             .or_default() += sign * m.per_visit;
-        *sets.entry(m.set).or_default() += sign * m.per_visit;
+        let set = sets.entry(m.set).or_default();
+        set.0 += sign * m.per_visit;
+        set.1 += if sign > 0.0 { m.per_op } else { 0.0 };
     }
+    let mut sets: Vec<(u32, f64)> = sets
+        .into_iter()
+        .filter(|(_, (more, _))| *more > 1e-9)
+        .map(|(set, (_, own))| (set, own))
+        .collect();
+    sets.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut ranked: Vec<(String, f64)> = fields.into_iter().filter(|(_, v)| *v > 0.0).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all: f64 = ranked.iter().map(|(_, v)| v).sum();
@@ -90,7 +99,7 @@ pub fn why(group: &Group, variant: &str, baseline: &str, x: f64) -> Option<Why> 
             .map(|(_, v)| v)
             .sum(),
         fields,
-        sets: sets.values().filter(|v| **v > 1e-9).count(),
+        sets,
     })
 }
 
@@ -350,7 +359,8 @@ mod tests {
         );
         assert!((why.extra_per_visit - 1.5).abs() < 1e-9);
         assert_eq!(why.fields, ["cgroup.psi", "cgroup.parent"]);
-        assert_eq!(why.sets, 2);
+        // Per operation there are 51 visits.
+        assert_eq!(why.sets, [(2, 51.0), (3, 25.5)]);
         assert_eq!(super::why(&group, "b", "absent", 50.0), None);
         assert_eq!(super::why(&group, "a", "b", 50.0), None);
     }

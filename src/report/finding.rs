@@ -3,12 +3,16 @@
 use super::num;
 use super::records::{Group, Judged, Records};
 
-/// A difference counts as slower only from this share of the baseline on: below it, it may be
-/// certain and still not matter.
-const SHARE_THAT_MATTERS: f64 = 0.01;
+/// A measured difference counts as slower only from this share of the baseline on: below it, it
+/// may be certain and still not matter.
+pub const SHARE_THAT_MATTERS: f64 = 0.01;
+
+/// The same for the model, which is exact to itself but not to a machine: a difference of a few
+/// percent of a visit is within what its core's rules leave out.
+pub const MODEL_SHARE_THAT_MATTERS: f64 = 0.05;
 
 /// Adjusted p below which a measured difference counts.
-const P_LIMIT: f64 = 0.05;
+pub const P_LIMIT: f64 = 0.05;
 
 /// What the records say about one variant on one backend in one setting.
 pub struct Finding<'a> {
@@ -22,10 +26,8 @@ pub struct Finding<'a> {
     pub baseline: String,
     /// The knee, if a verdict gives one.
     pub knee: Option<&'a Judged>,
-    /// First depth that is slower.
-    pub first: Option<f64>,
-    /// Depth from which all tested depths are slower.
-    pub from: Option<f64>,
+    /// Runs of tested depths without a gap that are slower: first and last of each.
+    pub runs: Vec<(f64, f64)>,
     /// Deepest depth tested, if any was.
     pub tested_to: Option<f64>,
     /// Shift at each of [`depths`].
@@ -34,6 +36,54 @@ pub struct Finding<'a> {
     pub ratios: Vec<Option<f64>>,
     /// Unit of the shifts in words.
     pub unit: String,
+}
+
+impl Finding<'_> {
+    /// First depth that is slower.
+    #[must_use]
+    pub fn first(&self) -> Option<f64> {
+        self.runs.first().map(|(first, _)| *first)
+    }
+
+    /// Depth from which all tested depths are slower.
+    #[must_use]
+    pub fn from(&self) -> Option<f64> {
+        let (first, last) = self.runs.last()?;
+        (Some(*last) == self.tested_to).then_some(*first)
+    }
+
+    /// `0, 2 to 7 and from 9 on`; none if nothing was slower.
+    #[must_use]
+    pub fn where_slower(&self) -> Option<String> {
+        let runs: Vec<String> = self
+            .runs
+            .iter()
+            .map(|(a, b)| {
+                let (first, last) = (num::exact(*a), num::exact(*b));
+                match () {
+                    () if Some(*b) == self.tested_to => format!("from {first} on"),
+                    () if a == b => first,
+                    () => format!("{first} to {last}"),
+                }
+            })
+            .collect();
+        (!runs.is_empty()).then(|| num::list(&runs))
+    }
+}
+
+/// Tested depths, ascending, as runs that are slower.
+fn runs(tested: &[(f64, bool)]) -> Vec<(f64, f64)> {
+    let mut out: Vec<(f64, f64)> = Vec::new();
+    let mut open = false;
+    for (x, slower) in tested {
+        match out.last_mut() {
+            Some((_, last)) if *slower && open => *last = *x,
+            _ if *slower => out.push((*x, *x)),
+            _ => {}
+        }
+        open = *slower;
+    }
+    out
 }
 
 /// The metric in words, with its unit.
@@ -110,12 +160,16 @@ pub fn candidate(records: &Records) -> Option<&String> {
         .or_else(|| candidates().next())
 }
 
-/// Whether a shift is slower: certain by its p or interval, and at least 1 % of the baseline.
+/// Whether a shift is slower: certain by its p or interval, and large enough to matter.
 /// None if it has no value, or neither p nor interval and no baseline to set it against.
 fn slower(judged: &Judged, baseline_at: Option<f64>) -> Option<bool> {
     let verdict = &judged.verdict;
     let value = num::finite(verdict.value)?;
-    let matters = |v: f64| baseline_at.is_none_or(|b| v >= SHARE_THAT_MATTERS * b.abs());
+    let share = match verdict.backend.as_str() {
+        "model" => MODEL_SHARE_THAT_MATTERS,
+        _ => SHARE_THAT_MATTERS,
+    };
+    let matters = |v: f64| baseline_at.is_none_or(|b| v >= share * b.abs());
     match (num::finite(verdict.p_adjusted), num::finite(verdict.ci_low)) {
         (Some(p), _) => Some(p < P_LIMIT && value > 0.0 && matters(value)),
         (None, Some(low)) => Some(low > 0.0 && matters(value)),
@@ -212,13 +266,7 @@ fn finding<'a>(
             .iter()
             .copied()
             .find(|j| j.verdict.what == "knee" && num::finite(j.verdict.value).is_some()),
-        first: tested.iter().find(|(_, s)| *s).map(|(x, _)| *x),
-        from: tested
-            .iter()
-            .rev()
-            .take_while(|(_, s)| *s)
-            .last()
-            .map(|(x, _)| *x),
+        runs: runs(&tested),
         tested_to: tested.last().map(|(x, _)| *x),
         shifts: depths
             .iter()
@@ -233,5 +281,43 @@ fn finding<'a>(
             Some(u) => u.replace('_', " "),
             None => metric_words(&metric),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Depths 0, 2, 4 to 8 and 16 of a sweep that ends at 16: a single one, a run, and one that
+    /// holds to the end. What ends before the last depth is never "on".
+    #[test]
+    fn runs_of_slower_depths() {
+        let mut finding = Finding {
+            group: 0,
+            backend: "native".into(),
+            variant: "v".into(),
+            baseline: "b".into(),
+            knee: None,
+            runs: runs(&[
+                (0.0, true),
+                (1.0, false),
+                (2.0, true),
+                (4.0, true),
+                (8.0, false),
+                (16.0, true),
+                (32.0, true),
+            ]),
+            tested_to: Some(32.0),
+            shifts: Vec::new(),
+            ratios: Vec::new(),
+            unit: String::new(),
+        };
+        assert_eq!(finding.where_slower().unwrap(), "0, 2 to 4 and from 16 on");
+        assert_eq!((finding.first(), finding.from()), (Some(0.0), Some(16.0)));
+        finding.runs.pop();
+        assert_eq!(finding.where_slower().unwrap(), "0 and 2 to 4");
+        assert_eq!(finding.from(), None);
+        finding.runs.clear();
+        assert_eq!(finding.where_slower(), None);
     }
 }

@@ -1,101 +1,19 @@
-//! Machines with their sources, what was run and how, what could not be had, the limits, and the
-//! command that repeats it.
+//! What was run and how, what could not be had, the limits, and the command that repeats it.
 
 use super::html::{Page, code, details, escape};
-use super::records::Records;
+use super::num;
+use super::records::{Group, Records};
 use super::table::{Cell, Table};
-
-/// Confidences that are less than a reading at the source or a measurement.
-const WEAK: [&str; 3] = ["memory", "inferred", "told"];
-
-/// What a confidence means, for the reader.
-const MEANING: &str = "verified: read at the source named; measured: by kwalk on this host; told: as CPUID or sysfs say, in a guest the \
-     hypervisor; memory: from memory of manuals, a prior; inferred: from a relative, or assumed.";
+use crate::record::notes::{folded, without_event};
 
 /// `value` as text; long arrays stay arrays.
-fn plain(value: &toml::Value) -> String {
+#[must_use]
+pub fn plain(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         toml::Value::Integer(i) if *i > 1 << 32 => format!("{i:#x}"),
         other => other.to_string(),
     }
-}
-
-/// One row per table of a machine's file: what, values, confidence, source.
-fn machine_table(name: &str, table: &toml::Table) -> Table {
-    let mut out = Table::new(
-        format!("{name}: what the model knows, with source and confidence"),
-        &["part", "confidence", "values", "source"],
-    );
-    let mut add = |part: String, t: &toml::Table| {
-        let text = |key: &str| t.get(key).map(plain);
-        let values: Vec<String> = t
-            .iter()
-            .filter(|(k, v)| !matches!(k.as_str(), "source" | "confidence") && !is_nested(v))
-            .map(|(k, v)| {
-                format!(
-                    "{k} {}",
-                    if k.ends_with("_hz") {
-                        v.to_string()
-                    } else {
-                        plain(v)
-                    }
-                )
-            })
-            .collect();
-        let confidence = text("confidence").unwrap_or_else(|| "not given".to_string());
-        out.rows.push(vec![
-            Cell::text(part),
-            if WEAK.contains(&confidence.as_str()) || confidence == "not given" {
-                Cell::Mark(confidence)
-            } else {
-                Cell::text(confidence)
-            },
-            Cell::text(values.join("; ")),
-            Cell::text(text("source").unwrap_or_else(|| "no source".to_string())),
-        ]);
-    };
-    for (key, value) in table {
-        match value {
-            toml::Value::Table(t) => add(key.clone(), t),
-            toml::Value::Array(items) => {
-                for item in items.iter().filter_map(toml::Value::as_table) {
-                    let level = item.get("level").map(|l| format!(", level {}", plain(l)));
-                    add(format!("{key}{}", level.unwrap_or_default()), item);
-                }
-            }
-            _ => {}
-        }
-    }
-    out
-}
-
-fn is_nested(value: &toml::Value) -> bool {
-    match value {
-        toml::Value::Table(_) => true,
-        toml::Value::Array(items) => items.iter().any(toml::Value::is_table),
-        _ => false,
-    }
-}
-
-/// Tables of a machine whose confidence is weak.
-fn weak_parts(table: &toml::Table) -> usize {
-    let weak = |t: &toml::Table| {
-        let c = t.get("confidence").and_then(|v| v.as_str());
-        usize::from(c.is_some_and(|c| WEAK.contains(&c)))
-    };
-    table
-        .values()
-        .map(|v| match v {
-            toml::Value::Table(t) => weak(t),
-            toml::Value::Array(items) => items
-                .iter()
-                .filter_map(toml::Value::as_table)
-                .map(weak)
-                .sum(),
-            _ => 0,
-        })
-        .sum()
 }
 
 /// Every leaf of `run.toml` as `path`, `value`; lists of numbers are one leaf.
@@ -145,13 +63,21 @@ fn sentences(records: &Records, keys: &[&str]) -> Vec<String> {
     out
 }
 
-/// Notes and refusals of the run.
+/// Notes and refusals of the run, each reason once: what [`folded_absences`] says is left out.
 #[must_use]
 pub fn notes(records: &Records) -> Vec<String> {
-    sentences(
+    let all = sentences(
         records,
         &["notes", "note", "refusals", "refused", "warnings", "limits"],
-    )
+    );
+    let told = folded_absences(records);
+    let mut out = folded(&all);
+    out.retain(|note| {
+        !told
+            .iter()
+            .any(|a| note.contains(": unavailable: ") && note.ends_with(&a.reason))
+    });
+    out
 }
 
 /// What the model says that it leaves out.
@@ -214,23 +140,62 @@ pub fn what_was_run(records: &Records) -> Vec<String> {
             if high == 1 { "value" } else { "values" }
         ));
     }
-    for experiment in &records.experiments {
-        let text = |key: &str| experiment.get(key).map(plain);
-        let parts: Vec<String> = [
-            "kernel",
-            "variants",
-            "layout",
-            "placement",
-            "pages",
-            "start",
-            "repeats",
-            "seed",
-            "seeds",
-        ]
-        .iter()
-        .filter_map(|k| Some(format!("{k} = {}", text(k)?)))
-        .collect();
-        out.push(format!("Experiment as written: {}.", parts.join(", ")));
+    out.extend(as_run(records));
+    out
+}
+
+/// What of each experiment ran, from the rows: options and `--quick` may have changed the file.
+fn as_run(records: &Records) -> Vec<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for group in &records.groups {
+        if !names.contains(&group.setting.experiment.as_str()) {
+            names.push(&group.setting.experiment);
+        }
+    }
+    let mut out = Vec::new();
+    for name in names {
+        let groups: Vec<&Group> = records
+            .groups
+            .iter()
+            .filter(|g| g.setting.experiment == name && !g.curves.is_empty())
+            .collect();
+        let distinct = |get: &dyn Fn(&Group) -> Vec<String>| {
+            let mut all: Vec<String> = Vec::new();
+            for value in groups.iter().flat_map(|g| get(g)) {
+                if !value.is_empty() && !all.contains(&value) {
+                    all.push(value);
+                }
+            }
+            all.join(" ")
+        };
+        let axis = groups.first().map_or("depth", |g| g.axis.as_str());
+        let parts = [
+            (
+                "variants",
+                distinct(&|g| {
+                    let ran = |v: &&String| g.curves.iter().any(|c| c.variant == **v);
+                    records.variants.iter().filter(ran).cloned().collect()
+                }),
+            ),
+            (
+                axis,
+                distinct(&|g| g.axis_values().into_iter().map(num::exact).collect()),
+            ),
+            ("other axes", distinct(&|g| vec![g.setting.rest.clone()])),
+            ("layout", distinct(&|g| vec![g.setting.layout.clone()])),
+            (
+                "placement",
+                distinct(&|g| vec![g.setting.placement.clone()]),
+            ),
+            ("pages", distinct(&|g| vec![g.setting.pages.clone()])),
+            ("start", distinct(&|g| vec![g.setting.start.clone()])),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, values)| !values.is_empty())
+            .map(|(key, values)| format!("{key} {values}"))
+            .collect();
+        out.push(format!("{name} as it ran: {}.", parts.join("; ")));
     }
     out
 }
@@ -253,32 +218,95 @@ pub fn limits() -> Vec<String> {
     .to_vec()
 }
 
-/// Metrics that were refused, multiplexed or disturbed.
+/// Metrics that could not be had, were scaled or were disturbed for one reason.
+pub struct Absent {
+    /// Which.
+    pub metrics: Vec<String>,
+    /// Where.
+    pub machine: String,
+    /// On what.
+    pub backend: String,
+    /// `unavailable`, `partial` or `spoiled`.
+    pub status: String,
+    /// Raw values of all of them.
+    pub values: u64,
+    /// Why.
+    pub reason: String,
+}
+
+impl Absent {
+    /// As a sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!(
+            "{} {} of {} on {} ({} raw values): {}.",
+            self.backend,
+            self.status,
+            self.metrics.join(", "),
+            self.machine,
+            self.values,
+            self.reason.trim_end_matches('.')
+        )
+    }
+}
+
+/// What was refused, multiplexed or disturbed, each reason once.
+#[must_use]
+pub fn folded_absences(records: &Records) -> Vec<Absent> {
+    let mut out: Vec<Absent> = Vec::new();
+    for (a, n) in &records.absences {
+        let reason = match without_event(&a.reason) {
+            "" => "no reason given",
+            reason => reason,
+        };
+        let same = out.iter_mut().find(|o| {
+            o.machine == a.machine
+                && o.backend == a.backend
+                && o.status == a.status
+                && o.reason == reason
+        });
+        match same {
+            Some(o) => {
+                o.values += n;
+                if !o.metrics.contains(&a.metric) {
+                    o.metrics.push(a.metric.clone());
+                }
+            }
+            None => out.push(Absent {
+                metrics: vec![a.metric.clone()],
+                machine: a.machine.clone(),
+                backend: a.backend.clone(),
+                status: a.status.clone(),
+                values: *n,
+                reason: reason.to_string(),
+            }),
+        }
+    }
+    out
+}
+
+/// The same as a table.
 #[must_use]
 pub fn absences(records: &Records) -> Table {
     let mut table = Table::new(
         "Metrics that could not be had, were scaled or were disturbed",
         &[
-            "metric",
-            "machine",
-            "backend",
             "status",
+            "backend",
+            "machine",
+            "metrics",
             "raw values",
             "reason",
         ],
     );
-    for (a, n) in &records.absences {
+    for a in folded_absences(records) {
         table.rows.push(vec![
-            Cell::text(a.metric.clone()),
-            Cell::text(a.machine.clone()),
-            Cell::text(a.backend.clone()),
-            Cell::text(a.status.clone()),
-            Cell::text(n.to_string()),
-            Cell::text(if a.reason.is_empty() {
-                "no reason given".to_string()
-            } else {
-                a.reason.clone()
-            }),
+            Cell::text(a.status),
+            Cell::text(a.backend),
+            Cell::text(a.machine),
+            Cell::text(a.metrics.join(", ")),
+            Cell::Whole(a.values as f64),
+            Cell::text(a.reason),
         ]);
     }
     table
@@ -286,7 +314,6 @@ pub fn absences(records: &Records) -> Table {
 
 /// The sections at the end.
 pub fn section(records: &Records, page: &mut Page) {
-    machines(records, page);
     page.section("method", "Method");
     page.list(&what_was_run(records), "plain");
     page.para(INTERVALS);
@@ -349,49 +376,6 @@ pub fn section(records: &Records, page: &mut Page) {
     ));
 }
 
-fn machines(records: &Records, page: &mut Page) {
-    page.section("machines", "Machines");
-    if records.machines.is_empty() {
-        page.absent(
-            "machines/ holds no file, so nothing is known about the machines here.",
-            "kwalk machine NAME --toml",
-        );
-        return;
-    }
-    page.note(MEANING);
-    for (file, table) in &records.machines {
-        let text = |key: &str| table.get(key).and_then(|v| v.as_str()).unwrap_or_default();
-        let name = if text("name").is_empty() {
-            file
-        } else {
-            text("name")
-        };
-        let weak = weak_parts(table);
-        let parts = machine_table(name, table);
-        page.heading(name);
-        page.para(&format!(
-            "{}{}",
-            if text("title").is_empty() {
-                String::new()
-            } else {
-                format!("{}. ", text("title"))
-            },
-            if weak == 0 {
-                "Every part is verified or measured.".to_string()
-            } else {
-                format!(
-                    "{weak} of {} parts rest on memory, inference or what was told.",
-                    parts.rows.len()
-                )
-            }
-        ));
-        page.raw(&details(
-            &format!("{name}: all parts with source and confidence"),
-            &parts.html(),
-        ));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,24 +391,5 @@ mod tests {
         ] {
             assert_eq!(quote(word), expected);
         }
-    }
-
-    /// A weak table is marked, a verified one is not; a table without confidence is not passed off as sure.
-    #[test]
-    fn confidence_is_shown() {
-        let table: toml::Table = "name = \"m\"\n[core]\nwindow = 5\nsource = \"s\"\nconfidence = \"memory\"\n[[caches]]\nlevel = 1\nsource = \"t\"\nconfidence = \"verified\"\n[other]\nx = 1\n"
-            .parse()
-            .unwrap();
-        let rows = machine_table("m", &table).rows;
-        let cell = |part: &str| {
-            rows.iter()
-                .find(|r| r[0].plain().starts_with(part))
-                .unwrap()[1]
-                .clone()
-        };
-        assert_eq!(cell("core"), Cell::Mark("memory".into()));
-        assert_eq!(cell("caches, level 1"), Cell::text("verified"));
-        assert_eq!(cell("other"), Cell::Mark("not given".into()));
-        assert_eq!(weak_parts(&table), 1);
     }
 }

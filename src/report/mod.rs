@@ -11,15 +11,19 @@ mod causes;
 mod chart;
 mod curves;
 mod finding;
+mod group;
 mod html;
+mod machines;
 mod method;
 mod model_error;
 mod num;
-pub mod pipe;
+mod pipe;
 mod pipe_section;
+mod published;
 mod read;
 mod records;
 mod set_map;
+mod sharing;
 mod struct_heat;
 mod style;
 mod table;
@@ -131,8 +135,10 @@ fn page(records: &Records) -> String {
     causes::section(records, &mut page);
     set_map::section(records, &mut page);
     struct_heat::section(records, &mut page);
+    sharing::section(records, &mut page);
     model_error::section(records, &mut page);
     pipe_section::section(records, &mut page);
+    machines::section(records, &mut page);
     method::section(records, &mut page);
     let question = records
         .experiments

@@ -3,7 +3,8 @@
 
 use super::html::{Page, code};
 use super::num;
-use super::pipe::{self, Published, Slopes};
+use super::pipe::{self, Slopes};
+use super::published::{self, Published};
 use super::records::{Group, Records};
 use super::table::{Cell, Table};
 
@@ -264,7 +265,7 @@ pub fn section(records: &Records, page: &mut Page) {
     let all: Vec<Published> = records
         .experiments
         .iter()
-        .flat_map(pipe::published)
+        .flat_map(published::published)
         .collect();
     if all.is_empty() {
         page.absent(
@@ -277,7 +278,7 @@ pub fn section(records: &Records, page: &mut Page) {
         "Predicted is the modelled time of all walks of one round trip plus one constant per series: the published time at the root \
          before the change minus the modelled time of the walks there. Nothing else is fitted; the residual is published minus predicted.",
     );
-    let series = pipe::series(&all);
+    let series = published::series(&all);
     for series in &series {
         predicted(records, page, series);
     }
@@ -301,7 +302,7 @@ pub fn section(records: &Records, page: &mut Page) {
 fn predicted(records: &Records, page: &mut Page, series: &[&Published]) {
     let title = format!("{}: {}", series[0].machine, series[0].source);
     page.heading(&title);
-    if pipe::at(series, 0.0).is_none() {
+    if published::at(series, 0.0).is_none() {
         page.note("This series has no root column to calibrate on: no prediction.");
         return;
     }
@@ -358,11 +359,11 @@ pub fn tables(records: &Records) -> (Vec<Table>, Table) {
     let all: Vec<Published> = records
         .experiments
         .iter()
-        .flat_map(pipe::published)
+        .flat_map(published::published)
         .collect();
-    let series = pipe::series(&all);
+    let series = published::series(&all);
     let mut predictions = Vec::new();
-    for series in series.iter().filter(|s| pipe::at(s, 0.0).is_some()) {
+    for series in series.iter().filter(|s| published::at(s, 0.0).is_some()) {
         let groups = machine_of(records, series).map(|m| groups(records, &m));
         for group in groups.unwrap_or_default() {
             let label = records.label(&group.setting);

@@ -40,16 +40,7 @@ fn depths(group: &Group) -> Vec<f64> {
 
 /// Number of L1D sets that the machine's file gives; otherwise as many as the rows need.
 fn sets(records: &Records, machine: &str, group: &Group) -> u32 {
-    let told = records.machines.iter().find_map(|(_, table)| {
-        if table.get("name")?.as_str()? != machine {
-            return None;
-        }
-        let caches = table.get("caches")?.as_array()?;
-        let l1d = caches
-            .iter()
-            .find(|c| c.get("level").and_then(toml::Value::as_integer) == Some(1))?;
-        u32::try_from(l1d.get("sets")?.as_integer()?).ok()
-    });
+    let told = records.cache(machine, "l1d").map(|(sets, _)| sets);
     let used = group
         .misses
         .iter()

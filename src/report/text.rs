@@ -76,11 +76,11 @@ fn tables(records: &Records, findings: &[Finding<'_>]) -> Vec<Table> {
             out.push((key, table));
             out.len() - 1
         });
-        let from = match (f.first, f.from, f.tested_to) {
-            (_, _, None) => "not tested".to_string(),
-            (None, _, _) => "never".to_string(),
-            (Some(first), Some(from), _) if first == from => num::exact(first),
-            (Some(first), ..) => format!("{}?", num::exact(first)),
+        let from = match (f.tested_to, f.first(), f.from()) {
+            (None, ..) => "not tested".to_string(),
+            (_, None, _) => "never".to_string(),
+            (_, Some(first), from) if from == Some(first) => num::exact(first),
+            (_, Some(first), _) => format!("{}?", num::exact(first)),
         };
         let mut row = vec![
             f.variant.clone(),
@@ -212,27 +212,13 @@ pub fn render(records: &Records) -> String {
     for sentence in method::what_was_run(records) {
         item(&mut out, &sentence);
     }
-    item(&mut out, answer::HOW_DECIDED);
+    item(&mut out, &answer::how_decided());
     item(&mut out, method::INTERVALS);
     for note in method::notes(records) {
         item(&mut out, &note);
     }
-    for (absence, n) in &records.absences {
-        item(
-            &mut out,
-            &format!(
-                "{} {} on {}: {} ({}).",
-                absence.backend,
-                absence.metric,
-                absence.machine,
-                absence.status,
-                if absence.reason.is_empty() {
-                    format!("{n} raw values, no reason given")
-                } else {
-                    absence.reason.clone()
-                }
-            ),
-        );
+    for absence in method::folded_absences(records) {
+        item(&mut out, &absence.sentence());
     }
     heading(&mut out, "Limits");
     for limit in method::not_modelled(records)

@@ -1,6 +1,6 @@
 //! From raw samples to `summary.csv` and `verdicts.csv`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
     FEWEST_FOR_INTERVAL, Interval, between_share, compared_interval, grouped, holm, knee,
@@ -84,21 +84,54 @@ fn status(usable: &[&Sample]) -> Status {
 /// Samples of one curve: by x, then by variant.
 type ByX<'a> = BTreeMap<u64, BTreeMap<&'a str, Vec<&'a Sample>>>;
 
+/// The metric in which the variants of one setting are compared and shown, so that native and
+/// model stand in one unit. `has` tells whether a backend has values of a metric.
+///
+/// Where native ran, that is the first that it and every other backend have, ticks of the
+/// time-stamp counter before core cycles: ticks are had at every start, without a PMU. Where only
+/// the model ran, core cycles come first, which need no clock.
+#[must_use]
+pub fn compared_metric(kernel: &str, has: impl Fn(&str, &str) -> bool) -> Option<&'static str> {
+    let mut metrics = Kernel::parse(kernel)
+        .map_or(Kernel::PsiDepth.metrics(), Kernel::metrics)
+        .to_vec();
+    let backends: Vec<&str> = ["native", "live", "model"]
+        .into_iter()
+        .filter(|backend| metrics.iter().any(|metric| has(backend, metric)))
+        .collect();
+    if backends.iter().any(|backend| *backend != "model") {
+        metrics.sort_by_key(|metric| *metric != "tsc_cycles_per_visit");
+    }
+    let of_all = |metric: &&str| backends.iter().all(|backend| has(backend, metric));
+    let of_any = |metric: &&str| backends.iter().any(|backend| has(backend, metric));
+    metrics
+        .iter()
+        .copied()
+        .find(of_all)
+        .filter(|_| !backends.is_empty())
+        .or_else(|| metrics.iter().copied().find(of_any))
+}
+
 /// What the samples say about each variant against `baseline`: shift, ratio and smallest
 /// detectable shift at each point, and the knee of each curve.
 ///
-/// Compared is the first metric of [`Kernel::metrics`] that the curve has values of. The p of a
-/// shift is adjusted over the points of its curve.
+/// Compared is [`compared_metric`], the same for all backends of a setting. The p of a shift is
+/// adjusted over the points of its curve.
 #[must_use]
 pub fn verdicts(samples: &[Sample], baseline: &str) -> Vec<Verdict> {
     // A curve is all keys but variant, x, and the plotted axis in `point`.
     let mut order: Vec<Keys> = Vec::new();
     let mut curves: HashMap<Keys, Vec<&Sample>> = HashMap::new();
+    // A setting is also without backend and CPU.
+    let mut present: HashSet<(Keys, &str, &str)> = HashSet::new();
     for sample in samples {
         let mut curve = sample.keys();
         curve.point = other_axes(&curve.point, &curve.axis);
         curve.variant = String::new();
         curve.x = String::new();
+        if sample.value.is_some() {
+            present.insert((setting(&curve), &sample.backend, &sample.metric));
+        }
         if !curves.contains_key(&curve) {
             order.push(curve.clone());
         }
@@ -106,24 +139,30 @@ pub fn verdicts(samples: &[Sample], baseline: &str) -> Vec<Verdict> {
     }
     let mut verdicts = Vec::new();
     for curve in order {
-        let samples = &curves[&curve];
-        if let Some(metric) = metric_of(&curve.kernel, samples) {
-            let chosen = samples.iter().copied().filter(|s| s.metric == metric);
+        let setting = setting(&curve);
+        let metric = compared_metric(&curve.kernel, |backend, metric| {
+            present
+                .iter()
+                .any(|(s, b, m)| *b == backend && *m == metric && *s == setting)
+        });
+        if let Some(metric) = metric {
+            let chosen = curves[&curve]
+                .iter()
+                .copied()
+                .filter(|s| s.metric == metric);
             curve_verdicts(&curve, baseline, chosen, &mut verdicts);
         }
     }
     verdicts
 }
 
-/// The metric that variants of `kernel` are compared by, among those that `samples` have.
-fn metric_of<'a>(kernel: &str, samples: &[&'a Sample]) -> Option<&'a str> {
-    let metrics = Kernel::parse(kernel).map_or(Kernel::PsiDepth.metrics(), Kernel::metrics);
-    metrics.iter().find_map(|metric| {
-        samples
-            .iter()
-            .find(|s| s.metric == *metric && s.value.is_some())
-            .map(|s| s.metric.as_str())
-    })
+/// The keys of a curve without backend and CPU.
+fn setting(curve: &Keys) -> Keys {
+    Keys {
+        backend: String::new(),
+        cpu: String::new(),
+        ..curve.clone()
+    }
 }
 
 fn curve_verdicts<'a>(
