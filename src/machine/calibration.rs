@@ -156,7 +156,15 @@ impl HostMachine {
     }
 
     fn apply_translation(&mut self, calibration: &Calibration) {
-        if let Some(cycles) = self.usable("page walk", calibration.page_walk_cycles) {
+        let memory_cycles = self.machine.memory.latency_cycles;
+        let walk = self.usable("page walk", calibration.page_walk_cycles);
+        if let Some(cycles) = walk.filter(|&cycles| cycles > memory_cycles) {
+            self.notes.push(format!(
+                "page walk: {cycles:.0} cycles measured, more than a load from memory ({memory_cycles:.0}): something disturbed the loop, so the family's {} is used; measure again when the machine is quiet.",
+                self.machine.memory.page_walk_cycles
+            ));
+        }
+        if let Some(cycles) = walk.filter(|&cycles| cycles <= memory_cycles) {
             let guess = f64::from(self.machine.memory.page_walk_cycles);
             self.compare("page walk", "cycles", cycles, guess);
             let memory = &mut self.machine.memory;
