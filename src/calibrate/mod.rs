@@ -12,7 +12,7 @@ mod latency;
 pub mod replacement;
 
 pub use crate::machine::Calibration;
-use crate::machine::{Cache, Replacement};
+use crate::machine::Cache;
 use crate::native::affinity::Pinned;
 use crate::native::clock::{self, Clock};
 use crate::native::interleave::interleave;
@@ -231,17 +231,6 @@ fn curve(points: &[Point]) -> Vec<(u32, f64)> {
     cyclic.map(|p| (p.lines, p.measured)).collect()
 }
 
-fn name(policy: Replacement) -> &'static str {
-    match policy {
-        Replacement::Lru => "lru",
-        Replacement::TreePlru => "tree-plru",
-        Replacement::TreesOfFourLru => "trees-of-four-lru",
-        Replacement::BitPlru => "bit-plru",
-        Replacement::Fifo => "fifo",
-        Replacement::Random => "random",
-    }
-}
-
 /// The measured miss fractions beside those of the best candidate, in words.
 fn evidence(points: &[Point], fits: &[replacement::Fit]) -> String {
     let best = &fits[0];
@@ -253,12 +242,12 @@ fn evidence(points: &[Point], fits: &[replacement::Fit]) -> String {
     };
     let errors: Vec<String> = fits
         .iter()
-        .map(|f| format!("{} {:.2}", name(f.policy), f.rms_error))
+        .map(|f| format!("{} {:.2}", f.policy, f.rms_error))
         .collect();
     format!(
         "chase over k lines of a set, misses per load measured/{} predicts: same order each round: {}; \
          a random order each round: {}; one hot line before every other: {}; rms error: {}",
-        name(best.policy),
+        best.policy,
         of(Pattern::Cyclic),
         of(Pattern::RandomRounds),
         of(Pattern::HotLine),
@@ -272,17 +261,16 @@ fn doubt(fits: &[replacement::Fit]) -> Option<String> {
     if best.rms_error > 0.1 {
         return Some(format!(
             "no known policy fits the L1D well: {} is nearest, off by {:.2} misses per load (rms)",
-            name(best.policy),
-            best.rms_error
+            best.policy, best.rms_error
         ));
     }
     let second = fits.get(1)?;
     (second.rms_error < 1.3 * best.rms_error).then(|| {
         format!(
             "L1D replacement is uncertain: {} (off by {:.3} misses per load) and {} ({:.3}) fit alike",
-            name(best.policy),
+            best.policy,
             best.rms_error,
-            name(second.policy),
+            second.policy,
             second.rms_error
         )
     })

@@ -33,9 +33,7 @@ impl Set {
         let exists = match policy {
             Replacement::TreePlru => ways.is_power_of_two(),
             Replacement::TreesOfFourLru => ways.is_multiple_of(4),
-            Replacement::Lru | Replacement::BitPlru | Replacement::Fifo | Replacement::Random => {
-                ways > 0
-            }
+            _ => ways > 0 && CANDIDATES.contains(&policy),
         };
         exists.then(|| Set {
             policy,
@@ -73,7 +71,7 @@ impl Set {
                 let tree = oldest(&self.stamps[..ways / 4]);
                 4 * tree + victim_of_tree(&self.tree[4 * tree..], 4)
             }
-            Replacement::Random => self.random.below(ways as u64) as usize,
+            _ => self.random.below(ways as u64) as usize,
         }
     }
 
@@ -81,7 +79,6 @@ impl Set {
         match self.policy {
             Replacement::Lru => self.stamps[way] = self.now,
             Replacement::Fifo if filled => self.stamps[way] = self.now,
-            Replacement::Fifo | Replacement::Random => {}
             Replacement::BitPlru => {
                 self.stamps[way] = 1;
                 if self.stamps.iter().all(|&bit| bit == 1) {
@@ -95,6 +92,7 @@ impl Set {
                 self.stamps[tree] = self.now;
                 point_away(&mut self.tree[4 * tree..], 4, way % 4);
             }
+            _ => {}
         }
     }
 }

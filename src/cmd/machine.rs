@@ -149,7 +149,7 @@ impl Listing {
                 level_name(c.level),
                 size_words(c.size_bytes()),
                 c.line_bytes,
-                c.replacement.word(),
+                c.replacement.to_string(),
                 c.latency_cycles,
                 ns(c.latency_cycles),
                 c.confidence.word()

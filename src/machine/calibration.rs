@@ -131,21 +131,20 @@ impl HostMachine {
         if let Some(why) = policy.refuses(l1.ways) {
             self.notes.push(format!(
                 "the L1D behaves like {}, but {why}; {} is kept.",
-                policy.word(),
-                l1.replacement.word()
+                policy, l1.replacement
             ));
             return;
         }
         if l1.replacement != *policy {
             self.disagreements.push(format!(
                 "L1 replacement: {} as measured ({how}), {} by family {}; the measured one is used.",
-                policy.word(),
-                l1.replacement.word(),
+                policy,
+                l1.replacement,
                 self.family
             ));
         }
         l1.replacement = *policy;
-        l1.source = measured(&format!("policy {} ({how})", policy.word()), &l1.source);
+        l1.source = measured(&format!("policy {} ({how})", policy), &l1.source);
         let latency_too = calibration
             .level_latency_cycles
             .iter()

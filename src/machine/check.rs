@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Cache, Confidence, Core, Machine, MainMemory, Replacement, Tlb};
+use super::{Cache, Confidence, Core, Interconnect, Machine, MainMemory, Prefetcher, Tlb};
 
 /// What is wrong with a machine, and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +114,12 @@ impl Machine {
             )?;
         }
         self.check_tlbs()?;
+        for (i, prefetcher) in self.prefetchers.iter().enumerate() {
+            prefetcher.check(&format!("prefetchers[{i}]"), &self.caches)?;
+        }
+        if let Some(interconnect) = &self.interconnect {
+            interconnect.check(&self.caches)?;
+        }
         self.memory.check()
     }
 
@@ -225,26 +231,6 @@ impl Cache {
     }
 }
 
-impl Replacement {
-    /// Why a set of `ways` cannot have this policy; `None`: it can.
-    pub fn refuses(self, ways: u32) -> Option<&'static str> {
-        match self {
-            Replacement::TreePlru if !ways.is_power_of_two() => {
-                Some("tree-plru needs a power of two of ways; lru takes any number")
-            }
-            Replacement::TreesOfFourLru if !ways.is_multiple_of(4) => {
-                Some("trees-of-four-lru needs a multiple of four ways; lru takes any number")
-            }
-            Replacement::Lru
-            | Replacement::TreePlru
-            | Replacement::TreesOfFourLru
-            | Replacement::BitPlru
-            | Replacement::Fifo
-            | Replacement::Random => None,
-        }
-    }
-}
-
 impl Tlb {
     fn check(&self, at: &str) -> Result<(), Fault> {
         need(matches!(self.level, 1 | 2), &format!("{at}.level"), || {
@@ -280,7 +266,83 @@ impl MainMemory {
     fn check(&self) -> Result<(), Fault> {
         latency(self.latency_cycles, "memory.latency_cycles")?;
         cycles(self.page_walk_cycles, "memory.page_walk_cycles")?;
+        need(
+            self.walk_cache_entries.len() <= 3,
+            "memory.walk_cache_entries",
+            || "more than the three page-walk caches that are accepted".to_owned(),
+        )?;
+        for &entries in &self.walk_cache_entries {
+            count(entries, "memory.walk_cache_entries")?;
+        }
         text(&self.source, "memory.source")
+    }
+}
+
+impl Prefetcher {
+    fn check(&self, at: &str, caches: &[Cache]) -> Result<(), Fault> {
+        let there = caches.iter().any(|cache| cache.level == self.level);
+        need(
+            there && matches!(self.level, 1 | 2),
+            &format!("{at}.level"),
+            || {
+                format!(
+                    "{} is not accepted; 1 or 2 is, if the machine has it",
+                    self.level
+                )
+            },
+        )?;
+        need(
+            (1..=64).contains(&self.lines),
+            &format!("{at}.lines"),
+            || format!("{} is not accepted; 1 to 64 is", self.lines),
+        )?;
+        text(&self.source, &format!("{at}.source"))
+    }
+}
+
+/// Most cores that are modelled.
+pub const MAX_CORES: u32 = 256;
+
+impl Interconnect {
+    fn check(&self, caches: &[Cache]) -> Result<(), Fault> {
+        let at = |key: &str| format!("interconnect.{key}");
+        need((1..=MAX_CORES).contains(&self.cores), &at("cores"), || {
+            format!("{} is not accepted; 1 to {MAX_CORES} is", self.cores)
+        })?;
+        count(self.cores_per_socket, &at("cores_per_socket"))?;
+        latency(self.same_l3_cycles, &at("same_l3_cycles"))?;
+        for (key, value, needed) in [
+            (
+                "other_l3_cycles",
+                self.other_l3_cycles,
+                caches.last().is_some_and(|last| {
+                    last.shared_by_cores < self.cores.min(self.cores_per_socket)
+                }),
+            ),
+            (
+                "other_socket_cycles",
+                self.other_socket_cycles,
+                self.cores_per_socket < self.cores,
+            ),
+        ] {
+            match value {
+                Some(value) => latency(value, &at(key))?,
+                None => need(!needed, &at(key), || {
+                    "is absent, but there are cores that far apart; a latency is needed".to_owned()
+                })?,
+            }
+        }
+        let widening = caches.windows(2).all(|pair| {
+            pair[1]
+                .shared_by_cores
+                .is_multiple_of(pair[0].shared_by_cores)
+        });
+        need(widening, "caches.shared_by_cores", || {
+            "a level is shared by no multiple of the cores that share the level inside it; with an \
+             interconnect it must be"
+                .to_owned()
+        })?;
+        text(&self.source, &at("source"))
     }
 }
 
@@ -293,20 +355,6 @@ impl Confidence {
             Confidence::Told => "told",
             Confidence::Memory => "memory",
             Confidence::Inferred => "inferred",
-        }
-    }
-}
-
-impl Replacement {
-    /// The word that files, tables and JSON share.
-    pub fn word(self) -> &'static str {
-        match self {
-            Replacement::Lru => "lru",
-            Replacement::TreePlru => "tree-plru",
-            Replacement::TreesOfFourLru => "trees-of-four-lru",
-            Replacement::BitPlru => "bit-plru",
-            Replacement::Fifo => "fifo",
-            Replacement::Random => "random",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Confidence, Core, Inclusion, MainMemory, Replacement, Tlb};
+use super::{Confidence, Core, Inclusion, MainMemory, Prefetcher, Replacement, Tlb};
 
 /// Defaults of one processor family, each table with source and confidence.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,6 +33,9 @@ pub struct Family {
     pub tlbs: Vec<Tlb>,
     /// Memory and page walks, in cycles at the core's clock here.
     pub memory: MainMemory,
+    /// Hardware prefetchers.
+    #[serde(default)]
+    pub prefetchers: Vec<Prefetcher>,
 }
 
 /// A range of CPUID models, both ends included.

@@ -133,7 +133,7 @@ impl Geometry<'_> {
             Some(_) => {
                 source += &format!(
                     "; {} is not possible with {ways} ways: lru is inferred",
-                    defaults.replacement.word()
+                    defaults.replacement
                 );
                 Replacement::Lru
             }

@@ -139,6 +139,8 @@ pub fn assemble(tree: &Tree, cpu: u32, sources: &Sources) -> Result<HostMachine,
         caches,
         tlbs: family.tlbs.clone(),
         memory: family.memory.clone(),
+        prefetchers: family.prefetchers.clone(),
+        interconnect: None,
     };
     Ok(HostMachine {
         machine,

@@ -12,12 +12,14 @@ mod geometry;
 pub mod host;
 pub mod hwloc;
 pub mod linux;
+pub mod replacement;
 pub mod sysfs;
 pub mod told;
 
 pub use calibration::Calibration;
 pub use catalogue::MachineError;
 pub use check::Fault;
+pub use replacement::{Qlru, Replacement};
 
 /// How sure a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +55,12 @@ pub struct Machine {
     pub tlbs: Vec<Tlb>,
     /// Beyond the last cache.
     pub memory: MainMemory,
+    /// Hardware prefetchers; one that is not listed is not modelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prefetchers: Vec<Prefetcher>,
+    /// Between cores; without it one core is modelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interconnect: Option<Interconnect>,
 }
 
 /// A core's limits, in core clock cycles.
@@ -140,25 +148,6 @@ impl Cache {
     }
 }
 
-/// Replacement policy. Invalid ways fill first under each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Replacement {
-    /// Least recently used.
-    Lru,
-    /// Binary tree of pseudo-LRU bits; `ways` must be a power of two.
-    TreePlru,
-    /// Ways as trees of four with a tree-PLRU each, the trees ordered by LRU: 12 ways are three.
-    /// Ice Lake's L1D ("LRU3PLRU4", uops.info).
-    TreesOfFourLru,
-    /// One bit per way, set on use; when all are set, the others are cleared.
-    BitPlru,
-    /// First in, first out.
-    Fifo,
-    /// Seeded random.
-    Random,
-}
-
 /// Relation of a level to the levels inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -197,10 +186,83 @@ pub struct Tlb {
 pub struct MainMemory {
     /// Load-to-use latency, in core cycles.
     pub latency_cycles: f64,
-    /// A page walk after an STLB miss whose entries hit the caches, in core cycles.
+    /// A page walk after an STLB miss whose entries hit the innermost cache, in core cycles; what
+    /// an entry that lies further out costs beyond that is the caches' business.
     pub page_walk_cycles: u32,
+    /// Entries of the page-walk caches, each fully associative, from the one that spares all but
+    /// the last load of a walk outwards; none: every walk loads from every level of the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub walk_cache_entries: Vec<u32>,
     /// Where the numbers come from.
     pub source: String,
     /// How sure they are.
     pub confidence: Confidence,
+}
+
+/// A hardware prefetcher.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prefetcher {
+    /// What it watches and what it asks for.
+    pub kind: PrefetcherKind,
+    /// Cache level that it fills: 1 or 2.
+    pub level: u8,
+    /// Lines that one trigger asks for at most.
+    pub lines: u32,
+    /// Whether it is on.
+    pub on: bool,
+    /// Where the numbers come from.
+    pub source: String,
+    /// How sure they are.
+    pub confidence: Confidence,
+}
+
+/// What a prefetcher watches and what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrefetcherKind {
+    /// A miss of its level: the lines that follow.
+    NextLine,
+    /// A miss of its level: the other line of the aligned pair (128 bytes of 64-byte lines).
+    AdjacentLine,
+    /// Accesses of one site in the code with a constant stride: the next ones.
+    Stride,
+    /// Misses of the level inside that rise or fall within a page: the next lines of the page.
+    Streamer,
+}
+
+/// How cores keep their caches coherent, and what a line from another core costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interconnect {
+    /// States that a line may have.
+    pub protocol: Protocol,
+    /// Cores that can be modelled; those that share a cache level are numbered one after another.
+    pub cores: u32,
+    /// Cores of one socket.
+    pub cores_per_socket: u32,
+    /// Load of a line that another core under the same last level has modified, in core cycles.
+    pub same_l3_cycles: f64,
+    /// The same under another last level of the socket; the machine has only one: absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_l3_cycles: Option<f64>,
+    /// The same in another socket; the machine has only one: absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_socket_cycles: Option<f64>,
+    /// Where the numbers come from.
+    pub source: String,
+    /// How sure they are.
+    pub confidence: Confidence,
+}
+
+/// States of a line in a core's private caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Modified, exclusive, shared, invalid: a modified line is written back when another reads it.
+    Mesi,
+    /// And owned: a modified line that others read stays with its owner, unwritten.
+    Moesi,
+    /// And forward: of those that share a line, the last to read it gives it to the next.
+    Mesif,
 }

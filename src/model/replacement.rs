@@ -204,6 +204,7 @@ impl Order {
             Replacement::BitPlru => Some(Order::BitPlru(Bits::new(sets, ways))),
             Replacement::Fifo => Some(Order::Fifo(Stamps::new(sets, ways))),
             Replacement::Random => Some(Order::Random(Random(seed))),
+            _ => None,
         }
     }
 

@@ -74,9 +74,12 @@ pub fn machine(caches: Vec<Cache>) -> Machine {
         memory: MainMemory {
             latency_cycles: 200.0,
             page_walk_cycles: 30,
+            walk_cache_entries: Vec::new(),
             source: "test".into(),
             confidence: Confidence::Inferred,
         },
+        prefetchers: Vec::new(),
+        interconnect: None,
     }
 }
 
