@@ -132,6 +132,8 @@ impl MissKey {
             Some(Cause::Capacity) => 2,
             Some(Cause::Conflict) => 3,
             Some(Cause::Translation) => 4,
+            Some(Cause::TrueSharing) => 5,
+            Some(Cause::FalseSharing) => 6,
         };
         u64::from(self.function) << 54
             | u64::from(self.field) << 42
@@ -154,7 +156,9 @@ impl MissKey {
                 1 => Some(Cause::Compulsory),
                 2 => Some(Cause::Capacity),
                 3 => Some(Cause::Conflict),
-                _ => Some(Cause::Translation),
+                4 => Some(Cause::Translation),
+                5 => Some(Cause::TrueSharing),
+                _ => Some(Cause::FalseSharing),
             },
         }
     }

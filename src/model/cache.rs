@@ -1,63 +1,12 @@
-//! One set-associative cache: which lines are in it, and which are dirty.
+//! One set-associative cache: which lines are in it, which are dirty, and which a prefetcher brought.
 //!
 //! A cache knows neither time nor its neighbours; [`Hierarchy`](super::hierarchy::Hierarchy) joins
 //! several. Lines are numbers, physical address divided by `line_bytes`.
 
 use super::ModelError;
-use super::replacement::Order;
+use super::index::Index;
+use super::replacement::{Order, ages};
 use crate::machine;
-
-/// Where a line may be: its set, counted over all slices.
-#[derive(Clone, Debug)]
-struct Index {
-    sets: u64,
-    /// `sets - 1` where that masks, else `None`.
-    set_mask: Option<u64>,
-    /// `set_mask` of a cache of one slice: all that the innermost ones need.
-    plain: Option<u64>,
-    slices: Slices,
-}
-
-/// How a line finds its slice.
-#[derive(Clone, Debug)]
-enum Slices {
-    /// One slice.
-    One,
-    /// Parity of the line bits of each mask; the set comes from the low line bits.
-    Hash(Vec<u64>),
-    /// Line modulo the number of slices; the set comes from the quotient, for else a slice would
-    /// use only some of its sets.
-    Modulo(u64),
-}
-
-impl Index {
-    #[inline]
-    fn set_of(&self, line: u64) -> usize {
-        match self.plain {
-            Some(mask) => (line & mask) as usize,
-            None => self.set_in_slice(line),
-        }
-    }
-
-    fn set_in_slice(&self, line: u64) -> usize {
-        let (slice, line) = match &self.slices {
-            Slices::One => (0, line),
-            Slices::Hash(masks) => {
-                let bits = masks
-                    .iter()
-                    .enumerate()
-                    .map(|(i, mask)| u64::from((line & mask).count_ones() & 1) << i);
-                (bits.sum(), line)
-            }
-            Slices::Modulo(slices) => (line % slices, line / slices),
-        };
-        let set = match self.set_mask {
-            Some(mask) => line & mask,
-            None => line % self.sets,
-        };
-        (slice * self.sets + set) as usize
-    }
-}
 
 /// What had to leave for a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +15,8 @@ pub struct Victim {
     pub line: u64,
     /// Whether it was written since it came.
     pub dirty: bool,
+    /// Whether a prefetcher brought it and nothing asked for it.
+    pub unused_prefetch: bool,
 }
 
 /// What a fill did.
@@ -78,36 +29,99 @@ pub struct Fill {
 }
 
 /// `sets * slices` sets of `ways` ways with one replacement policy.
+///
+/// What a search needs of a set lies together, in a block of words of 32 bits: epoch, ways that hold
+/// a line, ages (of LRU and FIFO), tags. Whole keys and flags lie elsewhere: a hit need not look at
+/// them as long as the tags say all.
 #[derive(Clone, Debug)]
 pub struct Cache {
     index: Index,
     ways: usize,
-    /// Per way, 0 if it holds no line, else twice (line + 1), plus 1 if dirty. Zero memory comes
-    /// untouched from the allocator, so a large cache costs only what is used of it.
+    /// Words of a block, a power of two, and where its tags begin.
+    stride: usize,
+    tags_at: usize,
+    /// Zero memory comes untouched from the allocator, so a large cache costs only what is used of
+    /// it. A set of an older epoch than the cache's is empty: a flush is free of charge.
+    blocks: Vec<u32>,
+    /// Per way, 0 if it holds no line, else its key with flags.
     entries: Vec<u64>,
-    sets: Vec<Set>,
     epoch: u32,
     order: Order,
+    /// Whether ages are in the blocks, and whether hits renew them.
+    by_age: bool,
+    by_use: bool,
+    /// Bits of a line that its set tells; the tag has the next 32.
+    tag_shift: u32,
+    /// Whether a line came that has bits beyond its tag: then whole keys are compared.
+    wide: bool,
 }
 
-/// What is known of a set beside its entries.
-#[derive(Clone, Copy, Debug, Default)]
-struct Set {
-    /// In which it was last used; a set of an older epoch is empty. Makes a flush free of charge.
-    epoch: u32,
-    /// Ways that hold a line.
-    held: u32,
-    /// Way that was used last: using it again changes no policy's state, so most hits end there.
-    recent: u32,
+const EPOCH: usize = 0;
+const HELD: usize = 1;
+const AGES_AT: usize = 2;
+
+/// Written since it came.
+const DIRTY: u64 = 1;
+/// Brought by a prefetcher, and not asked for since.
+const PREFETCHED: u64 = 2;
+/// Below the key of a line: no key is 0.
+const FLAG_BITS: u32 = 2;
+const FLAGS: u64 = DIRTY | PREFETCHED;
+
+/// The tag of a line that has bits beyond its tag.
+#[cold]
+fn wide_tag(rest: u64) -> u32 {
+    ((rest ^ rest >> 32) as u32).max(1)
+}
+
+/// A word of 64 bits from two of a block.
+#[inline(always)]
+fn word(block: &[u32], at: usize) -> u64 {
+    u64::from(block[at]) | u64::from(block[at + 1]) << 32
+}
+
+#[inline(always)]
+fn put_word(block: &mut [u32], at: usize, word: u64) {
+    block[at] = word as u32;
+    block[at + 1] = (word >> 32) as u32;
+}
+
+#[inline(always)]
+fn key_of(line: u64) -> u64 {
+    (line + 1) << FLAG_BITS
 }
 
 #[inline]
-fn key_of(line: u64) -> u64 {
-    (line + 1) << 1
+fn line_of(entry: u64) -> u64 {
+    (entry >> FLAG_BITS) - 1
+}
+
+/// The first of `tags` that is `tag`. For the usual numbers of ways all are compared at once, so that
+/// no branch depends on where the line is.
+#[inline(always)]
+fn position(tags: &[u32], tag: u32) -> Option<usize> {
+    #[inline(always)]
+    fn equal<const WAYS: usize>(tags: &[u32], tag: u32) -> Option<[u8; WAYS]> {
+        let tags: &[u32; WAYS] = tags.try_into().ok()?;
+        Some(std::array::from_fn(|way| u8::from(tags[way] == tag)))
+    }
+    #[inline(always)]
+    fn first(equal: u64) -> Option<usize> {
+        (equal != 0).then(|| equal.trailing_zeros() as usize / 8)
+    }
+    match tags.len() {
+        4 => first(u64::from(u32::from_le_bytes(equal::<4>(tags, tag)?))),
+        8 => first(u64::from_le_bytes(equal::<8>(tags, tag)?)),
+        16 => {
+            let equal = u128::from_le_bytes(equal::<16>(tags, tag)?);
+            (equal != 0).then(|| equal.trailing_zeros() as usize / 8)
+        }
+        _ => tags.iter().position(|other| *other == tag),
+    }
 }
 
 impl Cache {
-    /// An empty cache of that shape. `seed` draws the victims of random replacement.
+    /// An empty cache of that shape. `seed` draws what the policy draws.
     ///
     /// # Errors
     /// If sets, ways, line or slices are zero or their combination means nothing.
@@ -140,50 +154,35 @@ impl Cache {
                 "up to 2^20 sets in all slices and 2^28 lines",
             );
         }
-        let hash = &cache.slice_hash;
-        let slices = if slices == 1 && hash.is_empty() {
-            Slices::One
-        } else if hash.is_empty() {
-            Slices::Modulo(u64::from(slices))
-        } else if hash.len() < 32 && 1_u64 << hash.len() == u64::from(slices) {
-            let shift = line_bytes.trailing_zeros();
-            if hash.iter().any(|m| m % u64::from(line_bytes) != 0) {
-                return error(
-                    format!("slice_hash = {hash:#x?} uses bits within the line"),
-                    "address bits from that of line_bytes on",
-                );
-            }
-            Slices::Hash(hash.iter().map(|mask| mask >> shift).collect())
-        } else {
-            let what = format!("{} slice_hash masks for {slices} slices", hash.len());
-            return error(what, "log2(slices) masks, or none for line modulo slices");
-        };
+        let index = Index::new(cache)?;
         let (all_sets, ways) = (all_sets as usize, ways as usize);
         let Some(order) = Order::new(cache.replacement, all_sets, ways, seed) else {
             return error(
-                format!("ways = {ways} with replacement {:?}", cache.replacement),
-                "a power of two for tree-plru, a multiple of 4 for trees-of-four-lru, any number for \
-                 the others",
+                format!("ways = {ways} with replacement {}", cache.replacement),
+                "a multiple of 4 for trees-of-four-lru, any number for the others",
             );
         };
-        let set_mask = sets.is_power_of_two().then(|| u64::from(sets) - 1);
+        let by_age = order.by_age();
+        let tags_at = AGES_AT + if by_age { 2 * ages::words(ways) } else { 0 };
+        let stride = (tags_at + ways).next_power_of_two();
         Ok(Cache {
-            index: Index {
-                sets: u64::from(sets),
-                set_mask,
-                plain: set_mask.filter(|_| matches!(slices, Slices::One)),
-                slices,
-            },
+            tag_shift: index.bits_told(),
+            index,
             ways,
+            stride,
+            tags_at,
+            blocks: vec![0; all_sets * stride],
             entries: vec![0; all_sets * ways],
-            sets: vec![Set::default(); all_sets],
-            epoch: 0,
+            epoch: 1,
+            by_use: by_age && matches!(order, Order::Lru(_)),
+            by_age,
             order,
+            wide: false,
         })
     }
 
     /// The set of `line`, counted over all slices.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn set_of(&self, line: u64) -> usize {
         self.index.set_of(line)
@@ -195,27 +194,93 @@ impl Cache {
         self.entries.len()
     }
 
+    /// Whether using the line that was used last once more changes nothing.
+    #[must_use]
+    pub fn settles(&self) -> bool {
+        self.order.settles()
+    }
+
     /// Empty the set if it was last used before a flush.
-    #[inline]
+    #[inline(always)]
     fn refresh(&mut self, set: usize) {
-        if self.sets[set].epoch != self.epoch {
-            self.sets[set] = Set {
-                epoch: self.epoch,
-                ..Set::default()
-            };
-            self.entries[set * self.ways..(set + 1) * self.ways].fill(0);
-            self.order.clear(set);
+        if self.blocks[set * self.stride + EPOCH] != self.epoch {
+            self.empty(set);
         }
     }
 
-    #[inline]
-    fn find(&self, set: usize, key: u64) -> Option<usize> {
-        if self.sets[set].epoch != self.epoch {
+    #[cold]
+    fn empty(&mut self, set: usize) {
+        let block = &mut self.blocks[set * self.stride..][..self.stride];
+        block[EPOCH] = self.epoch;
+        block[HELD] = 0;
+        if self.by_age {
+            for number in 0..ages::words(self.ways) {
+                put_word(block, AGES_AT + 2 * number, ages::fresh(self.ways, number));
+            }
+        }
+        block[self.tags_at..].fill(0);
+        self.entries[set * self.ways..][..self.ways].fill(0);
+        self.order.clear(set);
+    }
+
+    /// Whether the tag of `line`, with its set, says all of it.
+    #[inline(always)]
+    fn is_narrow(&self, line: u64) -> bool {
+        line >> self.tag_shift < u64::from(u32::MAX)
+    }
+
+    /// Never 0, which is the tag of a vacant way.
+    #[inline(always)]
+    fn tag_of(&self, line: u64) -> u32 {
+        match self.is_narrow(line) {
+            true => (line >> self.tag_shift) as u32 + 1,
+            false => wide_tag(line >> self.tag_shift),
+        }
+    }
+
+    /// The way of `line` in `set`.
+    #[inline(always)]
+    fn find(&self, set: usize, line: u64) -> Option<usize> {
+        let block = &self.blocks[set * self.stride..][..self.stride];
+        if block[EPOCH] != self.epoch {
             return None;
         }
-        self.entries[set * self.ways..][..self.ways]
-            .iter()
-            .position(|&entry| entry & !1 == key)
+        let way = position(&block[self.tags_at..][..self.ways], self.tag_of(line))?;
+        if !self.wide || self.entries[set * self.ways + way] & !FLAGS == key_of(line) {
+            return Some(way);
+        }
+        self.find_by_key(set, line)
+    }
+
+    /// The way of `line` in `set`, where a tag was found that need not be its.
+    #[cold]
+    fn find_by_key(&self, set: usize, line: u64) -> Option<usize> {
+        let entries = &self.entries[set * self.ways..][..self.ways];
+        let key = key_of(line);
+        entries.iter().position(|entry| entry & !FLAGS == key)
+    }
+
+    /// `way` of `set` becomes the youngest.
+    #[inline(always)]
+    fn renew(&mut self, set: usize, way: usize) {
+        let block = &mut self.blocks[set * self.stride..][..self.stride];
+        let words = ages::words(self.ways);
+        let at = AGES_AT + way / 8 * 2;
+        let age = ages::age(word(block, at), way % 8);
+        for number in 0..words {
+            let at = AGES_AT + 2 * number;
+            let raised = ages::raised_below(word(block, at), age);
+            put_word(block, at, raised);
+        }
+        let youngest = ages::with_age(word(block, at), way % 8, 0);
+        put_word(block, at, youngest);
+    }
+
+    /// Where `line` is, without using it.
+    #[must_use]
+    pub fn slot_of(&self, line: u64) -> Option<usize> {
+        let set = self.set_of(line);
+        Some(set * self.ways + self.find(set, line)?)
     }
 
     /// Use `line` if it is there, and yield its slot; a write makes it dirty.
@@ -227,27 +292,23 @@ impl Cache {
     /// [`lookup`](Cache::lookup) in a set that the caller chose.
     #[inline(always)]
     pub fn lookup_in(&mut self, set: usize, line: u64, write: bool) -> Option<usize> {
-        let (key, state) = (key_of(line), self.sets[set]);
-        if state.epoch != self.epoch {
-            return None;
+        let way = self.find(set, line)?;
+        if self.by_use {
+            self.renew(set, way);
+        } else {
+            self.order.hit(set, way);
         }
-        let slot = set * self.ways + state.recent as usize;
-        let entry = &mut self.entries[slot];
-        if *entry & !1 == key {
-            *entry |= u64::from(write);
-            return Some(slot);
+        let slot = set * self.ways + way;
+        if write {
+            self.entries[slot] |= DIRTY;
         }
-        self.lookup_older(set, key, write)
+        Some(slot)
     }
 
-    fn lookup_older(&mut self, set: usize, key: u64, write: bool) -> Option<usize> {
-        let first = set * self.ways;
-        let entries = &mut self.entries[first..first + self.ways];
-        let way = entries.iter().position(|&entry| entry & !1 == key)?;
-        entries[way] |= u64::from(write);
-        self.sets[set].recent = way as u32;
-        self.order.hit(set, way);
-        Some(first + way)
+    /// Write to the line in `slot` once more.
+    #[inline(always)]
+    pub fn write(&mut self, slot: usize) {
+        self.entries[slot] |= DIRTY;
     }
 
     /// Bring in `line`, which must not be there.
@@ -257,64 +318,150 @@ impl Cache {
     }
 
     /// [`fill`](Cache::fill) in a set that the caller chose.
-    #[inline]
+    #[inline(always)]
     pub fn fill_in(&mut self, set: usize, line: u64, dirty: bool) -> Fill {
-        debug_assert!(self.find(set, key_of(line)).is_none(), "filled twice");
+        debug_assert!(self.find(set, line).is_none(), "filled twice");
         self.refresh(set);
-        let way = if self.sets[set].held as usize == self.ways {
-            self.order.victim(set, self.ways)
-        } else {
-            self.sets[set].held += 1;
-            let entries = &self.entries[set * self.ways..(set + 1) * self.ways];
-            let vacant = self.order.vacant(set, entries);
-            vacant.expect("a set that is not full has a vacant way")
-        };
-        self.order.filled(set, way);
-        self.sets[set].recent = way as u32;
+        let way = self.place(set);
+        let tag = self.tag_of(line);
+        self.wide |= !self.is_narrow(line);
         let slot = set * self.ways + way;
+        self.blocks[set * self.stride + self.tags_at + way] = tag;
         let old = std::mem::replace(&mut self.entries[slot], key_of(line) | u64::from(dirty));
         let victim = (old != 0).then(|| Victim {
-            line: (old >> 1) - 1,
-            dirty: old & 1 == 1,
+            line: line_of(old),
+            dirty: old & DIRTY != 0,
+            unused_prefetch: old & PREFETCHED != 0,
         });
         Fill { slot, victim }
     }
 
+    /// Choose the way to fill of `set`, and make it the youngest.
+    #[inline(always)]
+    fn place(&mut self, set: usize) -> usize {
+        if !self.by_age {
+            return self.place_by_order(set);
+        }
+        // Vacant ways are the oldest, so that they are filled first.
+        let block = &mut self.blocks[set * self.stride..][..self.stride];
+        let words = ages::words(self.ways);
+        let oldest = self.ways as u64 - 1;
+        let mut way = 0;
+        for number in (0..words).rev() {
+            let marks = ages::of_age(word(block, AGES_AT + 2 * number), oldest);
+            way = if marks == 0 {
+                way
+            } else {
+                8 * number + ages::first(marks)
+            };
+        }
+        for number in 0..words {
+            let at = AGES_AT + 2 * number;
+            let raised = ages::raised_below(word(block, at), oldest);
+            put_word(block, at, raised);
+        }
+        let at = AGES_AT + way / 8 * 2;
+        let youngest = ages::with_age(word(block, at), way % 8, 0);
+        put_word(block, at, youngest);
+        way
+    }
+
+    #[inline(never)]
+    fn place_by_order(&mut self, set: usize) -> usize {
+        let held = &mut self.blocks[set * self.stride + HELD];
+        let full = *held as usize == self.ways;
+        *held += u32::from(!full);
+        let entries = &self.entries[set * self.ways..][..self.ways];
+        let way = self.order.place(set, entries, full);
+        self.order.filled(set, way);
+        way
+    }
+
+    /// A prefetcher brought the line in `slot`.
+    pub fn mark_prefetched(&mut self, slot: usize) {
+        self.entries[slot] |= PREFETCHED;
+    }
+
+    /// The line in `slot` is asked for; whether a prefetcher had brought it and this is the first
+    /// time.
+    #[inline]
+    pub fn take_prefetched(&mut self, slot: usize) -> bool {
+        let prefetched = self.entries[slot] & PREFETCHED != 0;
+        self.entries[slot] &= !PREFETCHED;
+        prefetched
+    }
+
+    /// Remove `line`; what is known of it, if it was there.
+    pub fn remove(&mut self, line: u64) -> Option<Victim> {
+        let set = self.set_of(line);
+        let way = self.find(set, line)?;
+        self.vacate(set, way);
+        let entry = std::mem::take(&mut self.entries[set * self.ways + way]);
+        Some(Victim {
+            line,
+            dirty: entry & DIRTY != 0,
+            unused_prefetch: entry & PREFETCHED != 0,
+        })
+    }
+
+    /// `way` of `set` holds no line from now on.
+    fn vacate(&mut self, set: usize, way: usize) {
+        let block = &mut self.blocks[set * self.stride..][..self.stride];
+        block[self.tags_at + way] = 0;
+        if !self.by_age {
+            block[HELD] -= 1;
+            return;
+        }
+        let at = AGES_AT + way / 8 * 2;
+        let age = ages::age(word(block, at), way % 8);
+        for number in 0..ages::words(self.ways) {
+            let at = AGES_AT + 2 * number;
+            put_word(block, at, ages::lowered_above(word(block, at), age));
+        }
+        let oldest = ages::with_age(word(block, at), way % 8, self.ways as u64 - 1);
+        put_word(block, at, oldest);
+    }
+
     /// Remove `line`; whether it was dirty, if it was there.
     pub fn invalidate(&mut self, line: u64) -> Option<bool> {
-        let set = self.set_of(line);
-        let way = self.find(set, key_of(line))?;
-        self.sets[set].held -= 1;
-        let entry = std::mem::take(&mut self.entries[set * self.ways + way]);
-        Some(entry & 1 == 1)
+        self.remove(line).map(|victim| victim.dirty)
+    }
+
+    /// The data of `line` are written back: it is clean from now on. Whether it was dirty.
+    pub fn clean(&mut self, line: u64) -> bool {
+        let Some(slot) = self.slot_of(line) else {
+            return false;
+        };
+        let dirty = self.entries[slot] & DIRTY != 0;
+        self.entries[slot] &= !DIRTY;
+        dirty
     }
 
     /// Take the data of `line` from an inner level, if it is there. Its age stays: a writeback is
     /// no use by the program.
     pub fn write_back(&mut self, line: u64) -> bool {
-        let set = self.set_of(line);
-        let Some(way) = self.find(set, key_of(line)) else {
+        let Some(slot) = self.slot_of(line) else {
             return false;
         };
-        self.entries[set * self.ways + way] |= 1;
+        self.entries[slot] |= DIRTY;
         true
     }
 
     /// Whether `line` is there.
     #[must_use]
     pub fn contains(&self, line: u64) -> bool {
-        self.find(self.set_of(line), key_of(line)).is_some()
+        self.slot_of(line).is_some()
     }
 
     /// All lines that are there and whether they are dirty, set by set.
     pub fn contents(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         self.entries
             .chunks(self.ways)
-            .zip(&self.sets)
-            .filter(|(_, set)| set.epoch == self.epoch)
+            .zip(self.blocks.chunks(self.stride))
+            .filter(|(_, block)| block[EPOCH] == self.epoch)
             .flat_map(|(entries, _)| entries)
             .filter(|entry| **entry != 0)
-            .map(|entry| ((entry >> 1) - 1, entry & 1 == 1))
+            .map(|entry| (line_of(*entry), entry & DIRTY != 0))
     }
 
     /// Empty it, dirty lines and all; replacement is back at power-up.
@@ -322,7 +469,7 @@ impl Cache {
         match self.epoch.checked_add(1) {
             Some(epoch) => self.epoch = epoch,
             None => {
-                self.sets.fill(Set::default());
+                self.blocks.fill(0);
                 self.epoch = 1;
             }
         }
@@ -331,6 +478,7 @@ impl Cache {
     /// As [`new`](Cache::new) made it, for another seed.
     pub fn restart(&mut self, seed: u64) {
         self.flush();
+        self.wide = false;
         self.order.reseed(seed);
     }
 }

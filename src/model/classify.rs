@@ -21,6 +21,10 @@ pub enum Cause {
     Conflict,
     /// A TLB had no entry for the page.
     Translation,
+    /// Another core stored to the bytes of the access, or used the bytes that it stores to.
+    TrueSharing,
+    /// Another core stored to other bytes of the line, or of the line beside it.
+    FalseSharing,
 }
 
 impl Cause {
@@ -32,6 +36,8 @@ impl Cause {
             Cause::Capacity => "capacity",
             Cause::Conflict => "conflict",
             Cause::Translation => "translation",
+            Cause::TrueSharing => "true-sharing",
+            Cause::FalseSharing => "false-sharing",
         }
     }
 }

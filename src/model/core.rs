@@ -68,6 +68,28 @@ pub struct LineAccess {
     pub slot: usize,
     /// Latency of its translation, in ticks.
     pub translation_ticks: u64,
+    /// What it waits for beyond that.
+    pub wait: Wait,
+}
+
+/// What an access waits for beyond its own latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Latency of a transfer between cores, in ticks; 0 if there was none.
+    pub transfer_ticks: u64,
+    /// When a transfer may begin: the one before it is over.
+    pub settled_at: u64,
+    /// When a line that a prefetcher brought arrives; 0 if it did not.
+    pub arrives_at: u64,
+}
+
+impl Wait {
+    /// No other core and no prefetcher has to do with it.
+    pub const NONE: Wait = Wait {
+        transfer_ticks: 0,
+        settled_at: 0,
+        arrives_at: 0,
+    };
 }
 
 /// The bytes of an access.
@@ -131,6 +153,10 @@ pub struct Core {
     stores: StoreBuffer,
     misses: Vec<Misses>,
     arrivals: Vec<Arrival>,
+    /// End of the last transfer from another core.
+    transferred: u64,
+    /// Whether the last prefetched line that was used came late.
+    late: bool,
     predictor: Gshare,
     stats: CoreStats,
 }
@@ -204,6 +230,8 @@ impl Core {
             stores: StoreBuffer::new(core.store_buffer),
             misses,
             arrivals: vec![Arrival::default(); l1_lines],
+            transferred: 0,
+            late: false,
             predictor: Gshare::new(),
             stats: CoreStats::default(),
         })
@@ -249,7 +277,7 @@ impl Core {
     #[inline(always)]
     fn fetch(&mut self, start: u64, line: LineAccess) -> u64 {
         let start = start + line.translation_ticks;
-        if line.level == 0 {
+        if line.level == 0 && line.wait == Wait::NONE {
             let Arrival { at, latency: miss } = self.arrivals[line.slot];
             let hit = start + self.latency[0];
             return if at <= hit { hit } else { at.min(start + miss) };
@@ -259,15 +287,67 @@ impl Core {
 
     #[inline(never)]
     fn fetch_missed(&mut self, start: u64, line: LineAccess) -> u64 {
-        let latency = self.latency[line.level];
-        let levels = &mut self.misses[..line.level];
+        let Wait {
+            transfer_ticks,
+            settled_at,
+            arrives_at,
+        } = line.wait;
+        let latency = self.latency[line.level].max(transfer_ticks);
+        // An upgrade of a line in the innermost level waits as a miss of that level does.
+        let missed = line.level.max(usize::from(transfer_ticks > 0));
+        let levels = &mut self.misses[..missed];
         let start = levels.iter().fold(start, |at, level| level.free_from(at));
-        let done = start + latency;
+        let begin = if transfer_ticks > 0 {
+            start.max(settled_at)
+        } else {
+            start
+        };
+        let done = (begin + latency).max(arrives_at);
         for level in levels {
             level.occupy(start, done);
         }
+        self.late = arrives_at > begin + latency;
+        if transfer_ticks > 0 {
+            self.transferred = done;
+        }
         self.arrivals[line.slot] = Arrival { at: done, latency };
         done
+    }
+
+    /// A prefetcher asks for a line that level `served` has, when the last instruction was
+    /// dispatched; it fills level `into`, in `slot` if that is the innermost. When it arrives.
+    pub fn prefetched(&mut self, into: usize, served: usize, slot: usize) -> u64 {
+        let levels = &mut self.misses[into..served];
+        let start = levels
+            .iter()
+            .fold(self.next_dispatch, |at, level| level.free_from(at));
+        let latency = self.latency[served];
+        for level in levels {
+            level.occupy(start, start + latency);
+        }
+        if into == 0 {
+            self.arrivals[slot] = Arrival {
+                at: start + latency,
+                latency,
+            };
+        }
+        start + latency
+    }
+
+    /// End of the last transfer from another core, in ticks.
+    #[must_use]
+    pub fn transferred(&self) -> u64 {
+        self.transferred
+    }
+
+    /// Whether the last prefetched line that was used was still on its way; asked once.
+    pub fn take_late(&mut self) -> bool {
+        std::mem::take(&mut self.late)
+    }
+
+    /// No instruction is dispatched before `ticks`: another core comes first.
+    pub fn wait_until(&mut self, ticks: u64) {
+        self.next_dispatch = self.next_dispatch.max(ticks);
     }
 
     #[inline(always)]
@@ -287,11 +367,16 @@ impl Core {
         let earliest = dispatched.max(address).max(self.barrier);
         let start = self.ports.take(Start::Load, earliest);
         let fetched = self.fetch_all(start, lines);
-        let ready = match self.stores.holder(span, start) {
-            None => fetched,
-            Some(store) if store.covers(span) => start.max(store.data) + self.forward,
-            Some(store) => fetched.max(store.drained + self.latency[0]),
-        };
+        let mut ready = fetched;
+        // Stores drain in order: after the last of them none is left to look for.
+        if self.last_drain > start
+            && let Some(store) = self.stores.holder(span, start)
+        {
+            ready = match store.covers(span) {
+                true => start.max(store.data) + self.forward,
+                false => fetched.max(store.drained + self.latency[0]),
+            };
+        }
         self.retire(ready);
         ready
     }
@@ -322,8 +407,8 @@ impl Core {
             .fold(start, |at, line| at.max(start + line.translation_ticks));
         let mut owned = 0;
         for line in lines.into_iter().flatten() {
-            let arrived = match line.level {
-                0 => self.arrivals[line.slot].at,
+            let arrived = match (line.level, line.wait) {
+                (0, Wait::NONE) => self.arrivals[line.slot].at,
                 _ => self.fetch(start, line),
             };
             owned = owned.max(arrived);

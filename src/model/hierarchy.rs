@@ -1,11 +1,12 @@
-//! The data caches of one core, from the L1D outwards: what an access finds where.
+//! The caches of all cores: from L1D to the last level, shared or private, any of them absent.
 //!
-//! All levels are write-back and write-allocate, and all of them are asked in order until one has
-//! the line. On the way back the line fills
+//! A level is shared by `shared_by_cores` cores, numbered one after another; the leading levels that
+//! one core has for itself are its *private* ones. A request asks the levels of its core from the
+//! innermost outwards until one has the line. On the way back the line fills
 //! - every [`NonInclusive`](machine::Inclusion::NonInclusive) and
 //!   [`Inclusive`](machine::Inclusion::Inclusive) level inside the one that served it, outermost
-//!   first. What an inclusive level evicts is also removed from all levels inside it (a
-//!   back-invalidation); if it was dirty there, the newer data go along.
+//!   first. What an inclusive level evicts is also removed from all levels inside it, those of all
+//!   its cores (a back-invalidation); if it was dirty there, the newer data go along.
 //! - no [`Exclusive`](machine::Inclusion::Exclusive) level: that one takes what the level inside it
 //!   evicts, clean or dirty, and gives a line up when it is asked for it. A line that was dirty
 //!   there is dirty in the outermost level that it fills.
@@ -14,121 +15,90 @@
 //! or is allocated there if that level dropped it meanwhile. Lines change their level at once;
 //! when the data arrive is the business of [`Core`](super::core::Core).
 //!
-//! Not modelled: hardware prefetch, coherence with other cores, instruction fetches and page
-//! walks as users of the caches, sharing of an outer level with other cores' data, adaptive
-//! replacement, lines of different sizes per level.
+//! With several cores a request that leaves the private levels, and a store that does not own its
+//! line, also go to the [`Directory`]: another core may have to supply the line or give it up. A
+//! store removes the line from shared levels of other cores as well. If neither a core nor the own
+//! shared levels have it, shared levels of other cores are asked before memory.
+//!
+//! Not modelled: instruction fetches as users of the caches, lines of different sizes per level,
+//! bandwidth. See the modules for what coherence, prefetchers and policies leave out.
+
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 
 use super::ModelError;
-use super::cache::{Cache, Victim};
+use super::cache::Cache;
 use super::classify::{Cause, Shadow};
+use super::coherence::{CoherenceStats, Directory, LineHasher, Sharing, State, Touch};
+use super::prefetch::Prefetchers;
+use super::shape::Shape;
+use super::stats::Counts;
+pub use super::stats::{Kind, LevelStats, MAX_LEVELS, PrefetchStats, Tally};
 use crate::machine::{self, Inclusion};
 
-/// Most levels that a hierarchy has.
-pub const MAX_LEVELS: usize = 4;
-
-/// What an access is to the caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A load.
-    Load,
-    /// A store or a locked read-modify-write: the line becomes dirty in the L1D.
-    Store,
-    /// A prefetch by the program.
-    Prefetch,
-}
-
-/// Requests of one kind: `hits + misses = requests`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Requests that reached the level.
-    pub requests: u64,
-    /// Those that found their line.
-    pub hits: u64,
-    /// Those that went on to the next level.
-    pub misses: u64,
-}
-
-impl Tally {
-    fn since(self, start: Tally) -> Tally {
-        Tally {
-            requests: self.requests - start.requests,
-            hits: self.hits - start.hits,
-            misses: self.misses - start.misses,
-        }
-    }
-}
-
-/// Counts of one level. A request is one line of one access: what straddles two lines counts twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LevelStats {
-    /// Loads.
-    pub loads: Tally,
-    /// Stores and locked read-modify-writes; further out, requests for ownership.
-    pub stores: Tally,
-    /// Prefetches by the program.
-    pub prefetches: Tally,
-    /// Compulsory, capacity and conflict misses of loads and stores; all 0 if the level is not
-    /// classified.
-    pub causes: [u64; 3],
-    /// Lines that left to make room.
-    pub evictions: u64,
-    /// Dirty ones among them: sent to the next level or memory.
-    pub writebacks: u64,
-    /// Lines that this level lost because an inclusive level outside evicted them.
-    pub back_invalidations: u64,
-}
-
-impl LevelStats {
-    /// Misses of loads and stores.
-    #[must_use]
-    pub fn demand_misses(&self) -> u64 {
-        self.loads.misses + self.stores.misses
-    }
-
-    /// What was counted after `start`.
-    #[must_use]
-    pub fn since(&self, start: &LevelStats) -> LevelStats {
-        LevelStats {
-            loads: self.loads.since(start.loads),
-            stores: self.stores.since(start.stores),
-            prefetches: self.prefetches.since(start.prefetches),
-            causes: std::array::from_fn(|i| self.causes[i] - start.causes[i]),
-            evictions: self.evictions - start.evictions,
-            writebacks: self.writebacks - start.writebacks,
-            back_invalidations: self.back_invalidations - start.back_invalidations,
-        }
-    }
-
-    #[inline]
-    fn of(&mut self, kind: Kind) -> &mut Tally {
-        match kind {
-            Kind::Load => &mut self.loads,
-            Kind::Store => &mut self.stores,
-            Kind::Prefetch => &mut self.prefetches,
-        }
-    }
+/// How far away the cache was that another core's line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// A core under the same last level.
+    SameL3,
+    /// Under another last level of the same socket.
+    OtherL3,
+    /// In another socket.
+    OtherSocket,
 }
 
 /// Where an access found its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// 0 for the innermost level; the number of levels for memory.
-    pub level: usize,
+    /// 0 for the innermost level; the number of levels for memory, and for other cores' caches.
+    pub level: u8,
     /// Where the line now lies in the innermost level (set times ways plus way).
+    pub slot: u32,
+    /// Another core or its shared level had to supply the line or to give it up.
+    pub transfer: Option<Distance>,
+    /// Why, if it was shared with another core.
+    pub sharing: Option<Sharing>,
+    /// A hardware prefetcher had brought the line, and this is its first use.
+    pub first_use: bool,
+}
+
+impl Served {
+    #[inline(always)]
+    pub(super) fn at(level: usize, slot: usize) -> Served {
+        Served {
+            level: level as u8,
+            slot: slot as u32,
+            transfer: None,
+            sharing: None,
+            first_use: false,
+        }
+    }
+}
+
+/// A line that a hardware prefetcher brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefetched {
+    /// The line.
+    pub line: u64,
+    /// Level that it was brought into (0 the innermost).
+    pub into: usize,
+    /// Level that served it.
+    pub served: usize,
+    /// If it was brought into the innermost level, where it lies there.
     pub slot: usize,
 }
 
+/// One cache of one level.
 #[derive(Clone, Debug)]
-struct Level {
-    cache: Cache,
-    inclusion: Inclusion,
-    shadow: Option<Shadow>,
+pub(super) struct Level {
+    pub(super) cache: Cache,
+    pub(super) inclusion: Inclusion,
+    pub(super) shadow: Option<Shadow>,
     /// Of a classified innermost level, by slot, the node of its line in `shadow`: a hit there
     /// needs no probe.
-    nodes: Vec<u32>,
-    stats: LevelStats,
-    /// Of the last access that missed this level; `None` where not classified.
-    cause: Option<Cause>,
+    pub(super) nodes: Vec<u32>,
+    /// Lines that had to leave for a hardware prefetch, and were not asked for since.
+    pub(super) pushed_out: HashSet<u64, BuildHasherDefault<LineHasher>>,
 }
 
 impl Level {
@@ -145,94 +115,57 @@ impl Level {
             nodes: vec![0; nodes],
             cache,
             inclusion: table.inclusion,
-            stats: LevelStats::default(),
-            cause: None,
-        }
-    }
-
-    #[inline]
-    fn request(&mut self, line: u64, kind: Kind) {
-        self.stats.of(kind).requests += 1;
-        if let Some(shadow) = &mut self.shadow {
-            self.cause = Some(shadow.request(line));
-        }
-    }
-
-    #[inline]
-    fn missed(&mut self, kind: Kind) {
-        self.stats.of(kind).misses += 1;
-        if kind != Kind::Prefetch
-            && let Some(cause) = self.cause
-        {
-            self.stats.causes[cause as usize] += 1;
+            pushed_out: HashSet::default(),
         }
     }
 }
 
-/// What no hierarchy can be made of.
-fn check(caches: &[machine::Cache], classify: &[u8]) -> Result<(), ModelError> {
-    let error = |table: String, what: String, accepted: &str| ModelError {
-        table,
-        what,
-        accepted: accepted.into(),
-    };
-    let ordered = caches.windows(2).all(|w| w[0].level < w[1].level);
-    if !(1..=MAX_LEVELS).contains(&caches.len()) || !ordered {
-        let levels: Vec<u8> = caches.iter().map(|c| c.level).collect();
-        let accepted = "one to four tables, their levels rising";
-        return Err(error(
-            "caches".into(),
-            format!("levels {levels:?}"),
-            accepted,
-        ));
-    }
-    let first = &caches[0];
-    for cache in caches {
-        let table = || format!("cache level {}", cache.level);
-        if cache.line_bytes != first.line_bytes {
-            let what = format!("line_bytes = {}", cache.line_bytes);
-            let accepted = format!("{}, as in the innermost level", first.line_bytes);
-            return Err(error(table(), what, &accepted));
-        }
-    }
-    if first.inclusion == Inclusion::Exclusive {
-        let accepted = "inclusive or non-inclusive: there is no level inside it";
-        return Err(error(
-            format!("cache level {}", first.level),
-            "inclusion = exclusive".into(),
-            accepted,
-        ));
-    }
-    if let Some(level) = classify
-        .iter()
-        .find(|l| caches.iter().all(|c| c.level != **l))
-    {
-        let accepted = "levels that the machine has";
-        return Err(error(
-            "options".into(),
-            format!("classify level {level}"),
-            accepted,
-        ));
-    }
-    Ok(())
+/// What a core has of the hierarchy.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    /// By level, its cache in `caches`.
+    pub(super) path: [usize; MAX_LEVELS],
+    pub(super) counts: [Counts; MAX_LEVELS],
+    /// Of the last access that missed each level; `None` where not classified.
+    pub(super) causes: [Option<Cause>; MAX_LEVELS],
+    /// The line that it used last, and its slot: using it again changes nothing.
+    pub(super) last: (u64, usize),
+    pub(super) prefetchers: Prefetchers,
 }
 
-/// The caches of one core.
+pub(super) const NO_LINE: u64 = u64::MAX;
+
+/// The caches of all cores.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
-    tables: Vec<machine::Cache>,
-    levels: Vec<Level>,
+    pub(super) shape: Shape,
+    pub(super) depth: usize,
+    /// Leading levels that each core has for itself.
+    pub(super) private: usize,
+    pub(super) cores: Vec<Side>,
+    /// Level by level, those of the first core first.
+    pub(super) levels: Vec<Level>,
     line_shift: u32,
+    /// Whether a hit is all there is to an access that hits, and a repeated one changes nothing.
+    pub(super) plain: bool,
+    pub(super) settles: bool,
+    pub(super) prefetching: bool,
+    pub(super) directory: Option<Directory>,
+    /// What the next access touches, for coherence, and where it is made, for prefetchers.
+    pub(super) touch: Touch,
+    pub(super) site: u64,
+    pub(super) addr: u64,
+    pub(super) prefetched: Vec<Prefetched>,
 }
 
-fn cache_seed(table: &machine::Cache, seed: u64) -> u64 {
-    seed ^ u64::from(table.level)
+fn cache_seed(level: u8, seed: u64) -> u64 {
+    seed ^ u64::from(level)
 }
 
 impl Hierarchy {
-    /// Empty caches as `caches` says, from the core outwards. Misses of the levels (1, 2, ...)
-    /// named in `classify` are told apart by cause, which costs a hash probe per request, but for
-    /// hits of the innermost.
+    /// Empty caches of one core as `caches` says, from the core outwards, without prefetchers.
+    /// Misses of the levels (1, 2, ...) named in `classify` are told apart by cause, which costs a
+    /// hash probe per request, but for hits of the innermost.
     ///
     /// # Errors
     /// If a level cannot be modelled.
@@ -241,198 +174,392 @@ impl Hierarchy {
         classify: &[u8],
         seed: u64,
     ) -> Result<Hierarchy, ModelError> {
-        check(caches, classify)?;
-        let of = |table| Cache::new(table, cache_seed(table, seed));
-        let made = caches.iter().map(of).collect::<Result<_, _>>()?;
-        Ok(Hierarchy::of(caches.to_vec(), made, classify))
+        Hierarchy::shaped(Shape::plain(caches), classify, seed)
     }
 
-    /// [`new`](Hierarchy::new) with the memory of `self`, where the caches are the same: zeroing
-    /// the memory of a large one takes longer than a short run on it.
+    /// Empty caches of that shape; `classify` as in [`new`](Hierarchy::new).
     ///
     /// # Errors
-    /// As those of [`new`](Hierarchy::new).
+    /// If a level cannot be modelled.
+    pub fn shaped(shape: Shape, classify: &[u8], seed: u64) -> Result<Hierarchy, ModelError> {
+        shape.check(classify)?;
+        let mut caches = Vec::new();
+        for (k, table) in shape.caches.iter().enumerate() {
+            for _ in 0..shape.number(k) {
+                caches.push(Cache::new(table, cache_seed(table.level, seed))?);
+            }
+        }
+        Hierarchy::of(shape, caches, classify)
+    }
+
+    /// [`shaped`](Hierarchy::shaped) with the memory of `self`, where the shape is the same:
+    /// zeroing the memory of a large cache takes longer than a short run on it.
+    ///
+    /// # Errors
+    /// As those of [`shaped`](Hierarchy::shaped).
     pub fn renewed(
         self,
-        caches: &[machine::Cache],
+        shape: Shape,
         classify: &[u8],
         seed: u64,
     ) -> Result<Hierarchy, ModelError> {
-        if self.tables != caches {
-            return Hierarchy::new(caches, classify, seed);
+        if self.shape != shape {
+            return Hierarchy::shaped(shape, classify, seed);
         }
-        check(caches, classify)?;
-        let restarted = |(mut level, table): (Level, &machine::Cache)| {
-            level.cache.restart(cache_seed(table, seed));
-            level.cache
+        shape.check(classify)?;
+        let numbers = (0..shape.caches.len())
+            .flat_map(|k| std::iter::repeat_n(shape.caches[k].level, shape.number(k)));
+        let restarted = |(level, number): (Level, u8)| {
+            let mut cache = level.cache;
+            cache.restart(cache_seed(number, seed));
+            cache
         };
-        let levels = self.levels.into_iter().zip(caches);
-        let made = levels.map(restarted).collect();
-        Ok(Hierarchy::of(self.tables, made, classify))
+        let caches = self
+            .levels
+            .into_iter()
+            .zip(numbers)
+            .map(restarted)
+            .collect();
+        Hierarchy::of(shape, caches, classify)
     }
 
-    fn of(tables: Vec<machine::Cache>, caches: Vec<Cache>, classify: &[u8]) -> Hierarchy {
-        let with_table = tables.iter().zip(caches).enumerate();
-        Hierarchy {
-            levels: with_table
-                .map(|(k, (table, cache))| Level::new(table, cache, classify, k == 0))
-                .collect(),
-            line_shift: tables[0].line_bytes.trailing_zeros(),
-            tables,
+    fn of(shape: Shape, caches: Vec<Cache>, classify: &[u8]) -> Result<Hierarchy, ModelError> {
+        let depth = shape.caches.len();
+        let mut caches = caches.into_iter();
+        let mut levels = Vec::new();
+        let mut firsts = [0; MAX_LEVELS];
+        for (k, table) in shape.caches.iter().enumerate() {
+            firsts[k] = levels.len();
+            let made = caches.by_ref().take(shape.number(k));
+            levels.extend(made.map(|cache| Level::new(table, cache, classify, k == 0)));
         }
+        let mut cores = Vec::new();
+        for core in 0..shape.cores {
+            let at = |k: usize| {
+                if k < depth {
+                    firsts[k] + core / shape.sharers(k)
+                } else {
+                    0
+                }
+            };
+            cores.push(Side {
+                path: std::array::from_fn(at),
+                counts: [Counts::default(); MAX_LEVELS],
+                causes: [None; MAX_LEVELS],
+                last: (NO_LINE, 0),
+                prefetchers: Prefetchers::new(&shape.prefetchers, &shape.caches)?,
+            });
+        }
+        let settles = levels[0].cache.settles();
+        let prefetching = !cores[0].prefetchers.is_empty();
+        let directory = shape
+            .interconnect
+            .as_ref()
+            .map(|table| Directory::new(table.protocol, shape.cores));
+        let private = (0..depth).take_while(|k| shape.sharers(*k) == 1).count();
+        Ok(Hierarchy {
+            line_shift: shape.caches[0].line_bytes.trailing_zeros(),
+            plain: !prefetching && directory.is_none(),
+            shape,
+            depth,
+            private,
+            cores,
+            levels,
+            settles,
+            prefetching,
+            directory,
+            touch: Touch::default(),
+            site: 0,
+            addr: 0,
+            prefetched: Vec::new(),
+        })
     }
 
     /// Number of levels.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.levels.len()
+        self.depth
+    }
+
+    /// Number of cores.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.cores.len()
     }
 
     /// `log2` of the line in bytes.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn line_shift(&self) -> u32 {
         self.line_shift
     }
 
-    /// The cache of level number `level` (0 is innermost).
+    /// The cache of level number `level` (0 is innermost) of the first core.
     #[must_use]
     pub fn cache(&self, level: usize) -> &Cache {
-        &self.levels[level].cache
+        self.cache_of(0, level)
     }
 
-    /// Counts of all levels since the start, innermost first; the rest are zero.
+    /// The cache of level number `level` (0 is innermost) of `core`.
+    #[must_use]
+    pub fn cache_of(&self, core: usize, level: usize) -> &Cache {
+        assert!(level < self.depth, "level {level} of {}", self.depth);
+        &self.levels[self.cores[core].path[level]].cache
+    }
+
+    /// Counts of all levels by the first core since the start, innermost first; the rest are zero.
     #[must_use]
     pub fn stats(&self) -> [LevelStats; MAX_LEVELS] {
-        let mut stats = [LevelStats::default(); MAX_LEVELS];
-        for (stats, level) in stats.iter_mut().zip(&self.levels) {
-            *stats = level.stats;
-        }
-        stats
+        self.stats_of(0)
     }
 
-    /// Why the last access missed `level`; `None` where that is not classified.
+    /// Counts of all levels by `core` since the start, innermost first; the rest are zero.
     #[must_use]
-    pub fn last_cause(&self, level: usize) -> Option<Cause> {
-        self.levels[level].cause
+    pub fn stats_of(&self, core: usize) -> [LevelStats; MAX_LEVELS] {
+        self.cores[core].counts.map(|counts| counts.stats())
     }
 
-    /// One access to `line`.
+    /// What `core` had to do with other cores; nothing where one core is modelled.
+    #[must_use]
+    pub fn coherence_of(&self, core: usize) -> CoherenceStats {
+        let stats = self.directory.as_ref().map(|d| d.stats(core));
+        stats.unwrap_or_default()
+    }
+
+    /// Who has which line; `None` where one core is modelled.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Directory> {
+        self.directory.as_ref()
+    }
+
+    /// As [`directory`](Hierarchy::directory).
+    pub fn directory_mut(&mut self) -> Option<&mut Directory> {
+        self.directory.as_mut()
+    }
+
+    /// State of `line` in the private caches of `core`; one core alone is not told.
+    #[must_use]
+    pub fn state(&self, core: usize, line: u64) -> Option<State> {
+        Some(self.directory.as_ref()?.state(core, line))
+    }
+
+    /// Why the last access of `core` missed `level`; `None` where that is not classified.
+    #[must_use]
+    pub fn last_cause(&self, core: usize, level: usize) -> Option<Cause> {
+        self.cores[core].causes[level]
+    }
+
+    /// Lines that hardware prefetchers brought upon the last access.
+    #[inline]
+    #[must_use]
+    pub fn prefetched(&self) -> &[Prefetched] {
+        &self.prefetched
+    }
+
+    /// Whether accesses must be announced.
+    #[inline(always)]
+    #[must_use]
+    pub fn wants_announcement(&self) -> bool {
+        !self.plain
+    }
+
+    /// Say what the next access touches (for coherence), its physical address and where in the code
+    /// it is made (for prefetchers).
+    pub fn announce(&mut self, touch: Touch, addr: u64, site: u64) {
+        (self.touch, self.addr, self.site) = (touch, addr, site);
+    }
+
+    /// When the last transfer of `line` between cores is over, in ticks.
+    #[must_use]
+    pub fn settled_at(&self, line: u64) -> u64 {
+        self.directory.as_ref().map_or(0, |d| d.settled_at(line))
+    }
+
+    /// A transfer of `line` between cores is over at `ticks`.
+    pub fn settle(&mut self, line: u64, ticks: u64) {
+        if let Some(directory) = &mut self.directory {
+            directory.settle(line, ticks);
+        }
+    }
+
+    /// A useful prefetch into `level` of `core` came late.
+    pub fn count_late(&mut self, core: usize, level: usize) {
+        self.cores[core].counts[level].prefetcher.late += 1;
+    }
+
+    /// One access to `line` by the first core.
     #[inline(always)]
     pub fn access(&mut self, line: u64, kind: Kind) -> Served {
-        let level = &mut self.levels[0];
-        let tally = level.stats.of(kind);
-        tally.requests += 1;
-        let Some(slot) = level.cache.lookup(line, kind == Kind::Store) else {
-            return self.miss(line, kind);
+        self.access_by(0, line, kind)
+    }
+
+    /// The line that `core` used last is used again at once; `None` if that cannot be told without a
+    /// look.
+    #[inline(always)]
+    pub fn again(&mut self, core: usize, line: u64, kind: Kind) -> Option<Served> {
+        let side = &mut self.cores[core];
+        if side.last.0 != line {
+            return None;
+        }
+        side.counts[0].requests[kind as usize] += 1;
+        let slot = side.last.1;
+        if kind == Kind::Store {
+            self.levels[side.path[0]].cache.write(slot);
+        }
+        Some(Served::at(0, slot))
+    }
+
+    /// One access to `line` by `core`.
+    #[inline(always)]
+    pub fn access_by(&mut self, core: usize, line: u64, kind: Kind) -> Served {
+        if let Some(served) = self.again(core, line, kind) {
+            return served;
+        }
+        let side = &mut self.cores[core];
+        side.counts[0].requests[kind as usize] += 1;
+        let level = &mut self.levels[side.path[0]];
+        let store = kind == Kind::Store;
+        let Some(slot) = level.cache.lookup(line, store && self.directory.is_none()) else {
+            return self.miss(core, line, kind);
         };
-        tally.hits += 1;
         if let Some(shadow) = &mut level.shadow {
             shadow.renew(level.nodes[slot]);
         }
-        Served { level: 0, slot }
+        if self.plain {
+            if self.settles {
+                side.last = (line, slot);
+            }
+            return Served::at(0, slot);
+        }
+        self.hit(core, line, kind, slot)
+    }
+
+    /// A hit in the innermost level that prefetchers or other cores have to do with.
+    #[inline(never)]
+    fn hit(&mut self, core: usize, line: u64, kind: Kind, slot: usize) -> Served {
+        self.prefetched.clear();
+        let mut served = Served::at(0, slot);
+        if self.directory.is_some() {
+            served = self.hit_coherently(core, line, kind, served);
+        }
+        if self.prefetching && kind.is_demand() {
+            served.first_use = self.first_use(core, 0, slot);
+            self.prefetch(core, line, 0, served.first_use);
+        }
+        served
     }
 
     #[inline(never)]
-    fn miss(&mut self, line: u64, kind: Kind) -> Served {
-        let depth = self.levels.len();
-        let first = &mut self.levels[0];
+    fn miss(&mut self, core: usize, line: u64, kind: Kind) -> Served {
+        let side = &mut self.cores[core];
+        let path = side.path;
+        let first = &mut self.levels[path[0]];
         let mut node = 0;
         if let Some(shadow) = &mut first.shadow {
             let (cause, of_line) = shadow.request_node(line);
-            (first.cause, node) = (Some(cause), of_line);
-        }
-        first.missed(kind);
-        let mut served = depth;
-        let mut dirty = false;
-        let mut sets = [0; MAX_LEVELS];
-        for (k, set) in (1..depth).zip(&mut sets[1..]) {
-            let level = &mut self.levels[k];
-            level.request(line, kind);
-            *set = level.cache.set_of(line);
-            let found = match level.inclusion {
-                Inclusion::Exclusive => level.cache.invalidate(line),
-                Inclusion::Inclusive | Inclusion::NonInclusive => {
-                    level.cache.lookup_in(*set, line, false).map(|_| false)
-                }
-            };
-            if let Some(was_dirty) = found {
-                level.stats.of(kind).hits += 1;
-                (served, dirty) = (k, was_dirty);
-                break;
+            (side.causes[0], node) = (Some(cause), of_line);
+            if kind.is_demand() {
+                side.counts[0].causes[cause as usize] += 1;
             }
-            level.missed(kind);
+        }
+        side.counts[0].misses[kind as usize] += 1;
+        if self.prefetching && kind.is_demand() && first.pushed_out.remove(&line) {
+            side.counts[0].prefetcher.polluting += 1;
+        }
+        let mut sets = [0; MAX_LEVELS];
+        let (served, mut dirty, first_use) = self.search(core, 1, line, kind, &mut sets);
+        let mut answer = Served::at(served, 0);
+        answer.first_use = first_use;
+        if self.directory.is_some() {
+            dirty |= self.miss_coherently(core, line, kind, &mut answer);
         }
         for k in (1..served).rev() {
-            if self.levels[k].inclusion != Inclusion::Exclusive {
-                self.insert(k, sets[k], line, std::mem::take(&mut dirty));
+            if self.levels[path[k]].inclusion != Inclusion::Exclusive {
+                self.insert(core, k, sets[k], line, std::mem::take(&mut dirty));
             }
         }
-        let set = self.levels[0].cache.set_of(line);
-        let slot = self.insert(0, set, line, dirty || kind == Kind::Store);
-        if let Some(of_slot) = self.levels[0].nodes.get_mut(slot) {
+        let set = self.levels[path[0]].cache.set_of(line);
+        let slot = self.insert(core, 0, set, line, dirty || kind == Kind::Store);
+        if let Some(of_slot) = self.levels[path[0]].nodes.get_mut(slot) {
             *of_slot = node;
         }
-        Served {
-            level: served,
-            slot,
+        answer.slot = slot as u32;
+        if self.plain {
+            if self.settles {
+                self.cores[core].last = (line, slot);
+            }
+        } else {
+            self.prefetched.clear();
+            if self.prefetching && kind.is_demand() {
+                self.prefetch(core, line, served, first_use);
+            }
         }
+        answer
     }
 
-    /// Fill `set` of level `k` and send its victim on.
+    /// Ask the levels of `core` from level `from` outwards: the one that has the line, whether it
+    /// gave up a dirty one, and whether that was the first use of a prefetched line. `sets` gets the
+    /// line's set of each level asked.
     #[inline]
-    fn insert(&mut self, k: usize, set: usize, line: u64, dirty: bool) -> usize {
-        let fill = self.levels[k].cache.fill_in(set, line, dirty);
-        if let Some(victim) = fill.victim {
-            self.evicted(k, victim);
-        }
-        fill.slot
-    }
-
-    /// `victim` has left level `k`.
-    fn evicted(&mut self, k: usize, victim: Victim) {
-        let Victim { line, mut dirty } = victim;
-        self.levels[k].stats.evictions += 1;
-        if self.levels[k].inclusion == Inclusion::Inclusive {
-            for inner in &mut self.levels[..k] {
-                if let Some(inner_dirty) = inner.cache.invalidate(line) {
-                    inner.stats.back_invalidations += 1;
-                    dirty |= inner_dirty;
+    pub(super) fn search(
+        &mut self,
+        core: usize,
+        from: usize,
+        line: u64,
+        kind: Kind,
+        sets: &mut [usize; MAX_LEVELS],
+    ) -> (usize, bool, bool) {
+        let side = &mut self.cores[core];
+        for k in from..self.depth {
+            let level = &mut self.levels[side.path[k]];
+            let counts = &mut side.counts[k];
+            counts.requests[kind as usize] += 1;
+            if let Some(shadow) = &mut level.shadow {
+                side.causes[k] = Some(shadow.request(line));
+            }
+            let set = level.cache.set_of(line);
+            sets[k] = set;
+            if level.inclusion == Inclusion::Exclusive {
+                if let Some(gone) = level.cache.remove(line) {
+                    let first_use = gone.unused_prefetch && kind.is_demand();
+                    counts.prefetcher.useful += u64::from(first_use);
+                    counts.prefetcher.unused += u64::from(gone.unused_prefetch && !first_use);
+                    return (k, gone.dirty, first_use);
+                }
+            } else if let Some(slot) = level.cache.lookup_in(set, line, false) {
+                let first_use = self.prefetching && kind.is_demand();
+                let first_use = first_use && level.cache.take_prefetched(slot);
+                counts.prefetcher.useful += u64::from(first_use);
+                return (k, false, first_use);
+            }
+            counts.misses[kind as usize] += 1;
+            if kind.is_demand() {
+                if let Some(cause) = side.causes[k] {
+                    counts.causes[cause as usize] += 1;
+                }
+                if self.prefetching && level.pushed_out.remove(&line) {
+                    counts.prefetcher.polluting += 1;
                 }
             }
         }
-        self.levels[k].stats.writebacks += u64::from(dirty);
-        let next = k + 1;
-        let Some(level) = self.levels.get_mut(next) else {
-            return;
-        };
-        let exclusive = level.inclusion == Inclusion::Exclusive;
-        if exclusive && let Some(shadow) = &mut level.shadow {
-            shadow.evicted(line);
-        }
-        if !(exclusive || dirty) || dirty && level.cache.write_back(line) {
-            return;
-        }
-        if !dirty && level.cache.contains(line) {
-            return;
-        }
-        // An exclusive level further out must not keep an older copy of what is allocated here.
-        if let Some(outer) = self.levels.get_mut(next + 1)
-            && outer.inclusion == Inclusion::Exclusive
-        {
-            outer.cache.invalidate(line);
-        }
-        let set = self.levels[next].cache.set_of(line);
-        self.insert(next, set, line, dirty);
+        (self.depth, false, false)
     }
 
     /// Empty all levels; dirty lines are dropped uncounted, and so is the history of causes.
     pub fn flush(&mut self) {
         for level in &mut self.levels {
             level.cache.flush();
+            level.pushed_out.clear();
             if let Some(shadow) = &mut level.shadow {
                 shadow.flush();
             }
+        }
+        for side in &mut self.cores {
+            side.last.0 = NO_LINE;
+            side.prefetchers.forget();
+        }
+        if let Some(directory) = &mut self.directory {
+            directory.flush();
         }
     }
 }

@@ -1,34 +1,47 @@
-//! The `model` rung: a deterministic model of one core of a named machine.
+//! The `model` rung: a deterministic model of the cores of a named machine.
 //!
 //! A [`Model`] is a [`Hierarchy`] of caches with [`Tlbs`] and a
-//! [`PageMap`] before them, a [`Core`] that decides when things happen, and an
+//! [`PageMap`] before them, a [`Core`] for each core that decides when things happen, and an
 //! [`Attribution`] that says whose misses they are. [`Model::on`] puts it over an arena: what
 //! comes out is a `kernels::memory::Memory` that a kernel runs on. Presented accesses change caches
 //! in program order; the core decides when they happen. Same machine, same seed, same accesses:
 //! same bits out. Each module says what it leaves out.
 
 pub mod attribution;
+mod book;
+mod bring;
 mod buffers;
 pub mod cache;
 pub mod classify;
+pub mod coherence;
+mod coherently;
 pub mod core;
+mod evict;
 pub mod hierarchy;
+mod index;
 pub mod modelled;
 pub mod page_map;
 pub mod predictor;
+pub mod prefetch;
 pub mod replacement;
+pub mod shape;
+pub mod stats;
 pub mod tlb;
+pub mod walk;
 
 use kernels::arena::{Arena, Region};
 use kernels::memory::Field;
 
-use self::attribution::{Attribution, FIELDS, MissKey, MissLevel, MissRow};
-use self::classify::Cause;
-use self::core::{Core, CoreStats, LineAccess, Span, cycles_of};
-use self::hierarchy::{Hierarchy, Kind, LevelStats, MAX_LEVELS};
+use self::attribution::{Attribution, FIELDS, MissRow};
+use self::coherence::{CoherenceStats, Spot, Touch};
+use self::core::{Core, CoreStats, LineAccess, Span, Wait, cycles_of, ticks_of};
+use self::hierarchy::Hierarchy;
 use self::modelled::Modelled;
 use self::page_map::{PageMap, PageMapOptions, Place};
+use self::shape::Shape;
+use self::stats::{Kind, LevelStats, MAX_LEVELS};
 use self::tlb::{TlbStats, Tlbs, Translation};
+use self::walk::Walker;
 use crate::machine::Machine;
 
 /// A table or value of a machine that cannot be modelled, and what could be.
@@ -89,6 +102,8 @@ pub struct ModelOptions {
     /// Fields whose accesses the caches do not see: they yield their data and take an L1D hit's
     /// time.
     pub unseen: FieldSet,
+    /// Cores, from 1 to those of the machine's interconnect.
+    pub cores: usize,
 }
 
 impl Default for ModelOptions {
@@ -96,6 +111,7 @@ impl Default for ModelOptions {
         ModelOptions {
             classify: vec![1],
             unseen: FieldSet::default(),
+            cores: 1,
         }
     }
 }
@@ -111,6 +127,8 @@ pub struct RegionStats {
     pub tlb: TlbStats,
     /// Counts of the core.
     pub core: CoreStats,
+    /// What it had to do with other cores.
+    pub coherence: CoherenceStats,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,22 +137,59 @@ struct Snapshot {
     levels: [LevelStats; MAX_LEVELS],
     tlb: TlbStats,
     core: CoreStats,
+    coherence: CoherenceStats,
 }
 
-/// One core of a machine, with its caches, TLBs and pages.
+/// Lines that prefetchers have asked for, and when they arrive: the last few.
+#[derive(Clone, Debug)]
+struct InFlight(Vec<(u64, u64)>);
+
+const IN_FLIGHT: usize = 256;
+
+impl InFlight {
+    fn new() -> InFlight {
+        InFlight(vec![(u64::MAX, 0); IN_FLIGHT])
+    }
+
+    fn add(&mut self, line: u64, arrives_at: u64) {
+        self.0[line as usize % IN_FLIGHT] = (line, arrives_at);
+    }
+
+    /// 0 if it is not known: long ago.
+    fn arrival(&self, line: u64) -> u64 {
+        let (known, arrives_at) = self.0[line as usize % IN_FLIGHT];
+        if known == line { arrives_at } else { 0 }
+    }
+}
+
+/// What a core has for itself, the caches aside.
+#[derive(Clone, Debug)]
+struct Side {
+    tlbs: Tlbs,
+    walker: Walker,
+    core: Core,
+    function: u16,
+    /// The line that it used last, nominal and physical: again, it needs no look.
+    last: (u64, u64),
+    in_flight: InFlight,
+    region: Option<Snapshot>,
+}
+
+/// Cores of a machine, with their caches, TLBs and pages. One of them at a time is the one in use.
 #[derive(Clone, Debug)]
 pub struct Model {
     pages: PageMap,
-    tlbs: Tlbs,
+    sides: Vec<Side>,
+    at: usize,
     hierarchy: Hierarchy,
-    core: Core,
     attribution: Attribution,
     unseen: FieldSet,
     /// Number of each cache level, as the machine counts.
     level_numbers: Vec<u8>,
-    function: u16,
+    /// By [`Distance`].
+    transfer_ticks: [u64; 3],
+    walk_ticks: u64,
     timed: bool,
-    region: Option<Snapshot>,
 }
 
 impl Model {
@@ -148,7 +203,8 @@ impl Model {
         seed: u64,
         options: ModelOptions,
     ) -> Result<Model, ModelError> {
-        let hierarchy = Hierarchy::new(&machine.caches, &options.classify, seed)?;
+        let shape = Shape::of(machine, options.cores)?;
+        let hierarchy = Hierarchy::shaped(shape, &options.classify, seed)?;
         Model::over(hierarchy, machine, pages, seed, options)
     }
 
@@ -163,9 +219,8 @@ impl Model {
         seed: u64,
         options: ModelOptions,
     ) -> Result<Model, ModelError> {
-        let hierarchy = self
-            .hierarchy
-            .renewed(&machine.caches, &options.classify, seed)?;
+        let shape = Shape::of(machine, options.cores)?;
+        let hierarchy = self.hierarchy.renewed(shape, &options.classify, seed)?;
         Model::over(hierarchy, machine, pages, seed, options)
     }
 
@@ -176,18 +231,37 @@ impl Model {
         seed: u64,
         options: ModelOptions,
     ) -> Result<Model, ModelError> {
-        let pages = PageMap::new(pages, seed)?;
+        let map = PageMap::new(pages, seed)?;
+        let memory = &machine.memory;
+        let mut sides = Vec::new();
+        for _ in 0..options.cores {
+            let walk_caches = &memory.walk_cache_entries;
+            sides.push(Side {
+                tlbs: Tlbs::new(machine, map.page_bytes())?,
+                walker: Walker::new(walk_caches, pages.host_page_bytes, seed),
+                core: Core::new(machine, hierarchy.cache(0).lines())?,
+                function: 0,
+                last: (u64::MAX, 0),
+                in_flight: InFlight::new(),
+                region: None,
+            });
+        }
+        let transfer = machine.interconnect.as_ref().map_or([0.0; 3], |table| {
+            let near = table.same_l3_cycles;
+            let far = table.other_l3_cycles.unwrap_or(near);
+            [near, far, table.other_socket_cycles.unwrap_or(far)]
+        });
         Ok(Model {
-            tlbs: Tlbs::new(machine, pages.page_bytes())?,
-            core: Core::new(machine, hierarchy.cache(0).lines())?,
-            pages,
+            pages: map,
+            sides,
+            at: 0,
             hierarchy,
             attribution: Attribution::default(),
             unseen: options.unseen,
             level_numbers: machine.caches.iter().map(|c| c.level).collect(),
-            function: 0,
+            transfer_ticks: transfer.map(ticks_of),
+            walk_ticks: ticks_of(f64::from(memory.page_walk_cycles)),
             timed: true,
-            region: None,
         })
     }
 
@@ -202,16 +276,53 @@ impl Model {
         &self.hierarchy
     }
 
-    /// The core.
-    #[must_use]
-    pub fn core(&self) -> &Core {
-        &self.core
+    /// As [`hierarchy`](Model::hierarchy).
+    pub fn hierarchy_mut(&mut self) -> &mut Hierarchy {
+        &mut self.hierarchy
     }
 
-    /// Counts of the TLBs since the start.
+    /// The core in use.
+    #[must_use]
+    pub fn core(&self) -> &Core {
+        &self.sides[self.at].core
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        &mut self.sides[self.at].core
+    }
+
+    /// Number of cores.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.sides.len()
+    }
+
+    /// What follows is done by `core`.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    pub fn use_core(&mut self, core: usize) {
+        assert!(
+            core < self.sides.len(),
+            "core {core} of {}",
+            self.sides.len()
+        );
+        self.at = core;
+    }
+
+    /// Let the core in use begin nothing before `core` is idle, as one that is woken by it.
+    ///
+    /// # Panics
+    /// If there is no such core.
+    pub fn wait_for(&mut self, core: usize) {
+        let now = self.sides[core].core.now();
+        self.sides[self.at].core.wait_until(now);
+    }
+
+    /// Counts of the TLBs of the core in use since the start.
     #[must_use]
     pub fn tlb_stats(&self) -> TlbStats {
-        self.tlbs.stats()
+        self.sides[self.at].tlbs.stats()
     }
 
     /// Misses within regions since the start or [`clear_misses`](Model::clear_misses), sorted.
@@ -220,39 +331,173 @@ impl Model {
         self.attribution.rows()
     }
 
-    /// Forget the booked misses.
+    /// Forget the booked misses, and the lines that went between cores.
     pub fn clear_misses(&mut self) {
         self.attribution.clear();
+        if let Some(directory) = self.hierarchy.directory_mut() {
+            directory.clear_pairs();
+        }
     }
 
-    /// Show one access of 1 to 16 bytes to TLBs and caches, outside of time and attribution: a
-    /// trace, or data touched between operations. Whether any of its lines missed the L1D.
+    /// The accesses that follow are made by `function`.
+    pub fn enter(&mut self, function: u16) {
+        self.sides[self.at].function = function;
+    }
+
+    /// Begin what is measured on every core: it drains, as behind an `lfence`, then counts and
+    /// books.
+    ///
+    /// # Panics
+    /// If a region has begun already.
+    pub fn begin_region(&mut self) {
+        assert!(self.sides[0].region.is_none(), "regions do not nest");
+        self.timed = true;
+        for core in 0..self.sides.len() {
+            self.sides[core].core.drain();
+            let snapshot = self.snapshot(core);
+            self.sides[core].region = Some(snapshot);
+        }
+    }
+
+    /// End what is measured; what the core in use did.
+    ///
+    /// # Panics
+    /// If no region has begun.
+    pub fn end_region(&mut self) -> RegionStats {
+        self.end_regions().swap_remove(self.at)
+    }
+
+    /// End what is measured; what each core did.
+    ///
+    /// # Panics
+    /// If no region has begun.
+    pub fn end_regions(&mut self) -> Vec<RegionStats> {
+        let one = |core: usize| {
+            let start = self.sides[core].region.expect("a region ends that began");
+            let end = self.snapshot(core);
+            RegionStats {
+                cycles: cycles_of(end.ticks - start.ticks),
+                levels: std::array::from_fn(|k| end.levels[k].since(&start.levels[k])),
+                tlb: end.tlb.since(start.tlb),
+                core: end.core.since(start.core),
+                coherence: end.coherence.since(start.coherence),
+            }
+        };
+        let stats = (0..self.sides.len()).map(one).collect();
+        self.sides.iter_mut().for_each(|side| side.region = None);
+        stats
+    }
+
+    fn snapshot(&self, core: usize) -> Snapshot {
+        let side = &self.sides[core];
+        Snapshot {
+            ticks: side.core.now(),
+            levels: self.hierarchy.stats_of(core),
+            tlb: side.tlbs.stats(),
+            core: side.core.stats(),
+            coherence: self.hierarchy.coherence_of(core),
+        }
+    }
+
+    /// Show one access to TLBs and caches, outside of time and attribution: a trace, or data touched
+    /// between operations. Whether any of its lines missed the L1D.
     pub fn present(&mut self, addr: u64, bytes: u64, kind: Kind) -> bool {
         let lines = self.touch_outside(addr, bytes, kind);
         lines.into_iter().flatten().any(|line| line.level > 0)
     }
 
+    /// A load of 1 to 16 bytes at a nominal address that is known at `ready`, in ticks; when its
+    /// value is there.
+    // Called, not inlined: kernels have hundreds of accesses, of which each would hold all of it.
+    #[inline(never)]
+    pub fn load(&mut self, ready: u64, addr: u64, bytes: u64, field: Field) -> u64 {
+        let span = Span { start: addr, bytes };
+        if let Some(line) = self.again(addr, bytes, Kind::Load) {
+            return self.sides[self.at]
+                .core
+                .load(ready, span, [Some(line), None]);
+        }
+        let lines = self.touch::<true>(addr, bytes, field, Kind::Load);
+        let ready = self.sides[self.at].core.load(ready, span, lines);
+        self.settle(lines);
+        ready
+    }
+
+    /// A store of 1 to 16 bytes of a value that is there at `value`; otherwise as
+    /// [`load`](Model::load).
+    #[inline(never)]
+    pub fn store(&mut self, ready: u64, value: u64, addr: u64, bytes: u64, field: Field) {
+        let span = Span { start: addr, bytes };
+        if let Some(line) = self.again(addr, bytes, Kind::Store) {
+            let lines = [Some(line), None];
+            return self.sides[self.at].core.store(ready, value, span, lines);
+        }
+        let lines = self.touch::<true>(addr, bytes, field, Kind::Store);
+        self.sides[self.at].core.store(ready, value, span, lines);
+        self.settle(lines);
+    }
+
+    /// A locked read-modify-write; when the old value is there.
+    #[inline(never)]
+    pub fn locked(&mut self, ready: u64, addr: u64, bytes: u64, field: Field) -> u64 {
+        let lines = self.touch::<true>(addr, bytes, field, Kind::Store);
+        let ready = self.sides[self.at].core.locked(ready, lines);
+        self.settle(lines);
+        ready
+    }
+
+    /// A prefetch by the program.
+    #[inline(never)]
+    pub fn prefetch(&mut self, ready: u64, addr: u64, field: Field) {
+        let [line, _] = self.touch::<true>(addr, 1, field, Kind::Prefetch);
+        self.sides[self.at].core.prefetch(ready, line);
+        self.settle([line, None]);
+    }
+
     /// Empty all caches, and the TLBs too if asked.
     pub fn flush(&mut self, tlbs: bool) {
-        self.core.drain();
         self.hierarchy.flush();
-        self.core.flushed();
-        if tlbs {
-            self.tlbs.flush();
+        for side in &mut self.sides {
+            side.core.drain();
+            side.core.flushed();
+            side.last = (u64::MAX, 0);
+            if tlbs {
+                side.tlbs.flush();
+                side.walker.forget();
+            }
         }
     }
 
+    #[inline(never)]
     fn touch_outside(&mut self, addr: u64, bytes: u64, kind: Kind) -> [Option<LineAccess>; 2] {
         let field = Field {
             id: 0,
             offset_bytes: 0,
         };
         let lines = self.touch::<false>(addr, bytes, field, kind);
+        for line in lines.iter().flatten() {
+            self.sides[self.at].core.filled_untimed(*line);
+        }
         lines
-            .iter()
-            .flatten()
-            .for_each(|l| self.core.filled_untimed(*l));
-        lines
+    }
+
+    /// The line that the core in use used last, once more: nothing changes, and nothing is missed.
+    #[inline(always)]
+    fn again(&mut self, addr: u64, bytes: u64, kind: Kind) -> Option<LineAccess> {
+        let shift = self.hierarchy.line_shift();
+        let side = &mut self.sides[self.at];
+        let (nominal, line) = side.last;
+        if addr >> shift != nominal || addr.wrapping_add(bytes - 1) >> shift != nominal {
+            return None;
+        }
+        let served = self.hierarchy.again(self.at, line, kind)?;
+        side.tlbs.again();
+        Some(LineAccess {
+            level: 0,
+            slot: served.slot as usize,
+            translation_ticks: 0,
+            wait: Wait::NONE,
+        })
     }
 
     /// Present the lines of an access: one, or two if it straddles.
@@ -266,117 +511,166 @@ impl Model {
     ) -> [Option<LineAccess>; 2] {
         let shift = self.hierarchy.line_shift();
         let last = addr.wrapping_add(bytes - 1);
-        let first = Some(self.touch_line::<BOOKED>(addr, field, kind));
         if addr >> shift == last >> shift {
-            return [first, None];
+            return [
+                Some(self.touch_line::<BOOKED>(addr, bytes, field, kind)),
+                None,
+            ];
         }
-        [
-            first,
-            Some(self.touch_second::<BOOKED>(addr, last, field, kind)),
-        ]
+        self.touch_both::<BOOKED>(addr, bytes, field, kind)
     }
 
     #[cold]
-    fn touch_second<const BOOKED: bool>(
+    fn touch_both<const BOOKED: bool>(
         &mut self,
         addr: u64,
-        last: u64,
+        bytes: u64,
         field: Field,
         kind: Kind,
-    ) -> LineAccess {
-        let shift = self.hierarchy.line_shift();
-        let further = ((last >> shift << shift).wrapping_sub(addr)) as u32;
-        self.touch_line::<BOOKED>(last, field.at(further), kind)
+    ) -> [Option<LineAccess>; 2] {
+        let line_bytes = 1_u64 << self.hierarchy.line_shift();
+        let here = line_bytes - addr % line_bytes;
+        let first = self.touch_line::<BOOKED>(addr, here, field, kind);
+        let further = field.at(here as u32);
+        let next = addr.wrapping_add(here);
+        let second = self.touch_line::<BOOKED>(next, bytes - here, further, kind);
+        [Some(first), Some(second)]
     }
 
     #[inline(always)]
     fn touch_line<const BOOKED: bool>(
         &mut self,
         addr: u64,
+        bytes: u64,
         field: Field,
         kind: Kind,
     ) -> LineAccess {
         let place = self.pages.locate(addr);
-        let translation = self.tlbs.translate(place.class, place.page);
-        let line = place.physical >> self.hierarchy.line_shift();
-        let served = self.hierarchy.access(line, kind);
+        let shift = self.hierarchy.line_shift();
+        let line = place.physical >> shift;
+        let side = &mut self.sides[self.at];
+        side.last = (addr >> shift, line);
+        let mut translation = side.tlbs.translate(place.class, place.page);
+        if translation.missed == 2 {
+            translation.walk_ticks = self.walk(addr, place.physical);
+        }
+        if self.hierarchy.wants_announcement() {
+            return self.touch_announced::<BOOKED>(place, bytes, field, kind, translation);
+        }
+        let served = self.hierarchy.access_by(self.at, line, kind);
         if BOOKED && (served.level > 0 || translation.missed > 0) {
-            self.book(place, translation, served.level, field, kind);
+            self.book(place, translation, served, field, kind);
         }
         LineAccess {
-            level: served.level,
-            slot: served.slot,
-            translation_ticks: translation.ticks,
+            level: usize::from(served.level),
+            slot: served.slot as usize,
+            translation_ticks: translation.all_ticks(),
+            wait: Wait::NONE,
         }
     }
 
+    /// [`touch_line`](Model::touch_line) where other cores or prefetchers have to do with it.
     #[inline(never)]
-    fn book(
+    fn touch_announced<const BOOKED: bool>(
         &mut self,
         place: Place,
-        translation: Translation,
-        served: usize,
+        bytes: u64,
         field: Field,
         kind: Kind,
-    ) {
-        if self.region.is_none() || kind == Kind::Prefetch {
+        translation: Translation,
+    ) -> LineAccess {
+        let shift = self.hierarchy.line_shift();
+        let line = place.physical >> shift;
+        let side = &mut self.sides[self.at];
+        let site = u64::from(side.function) << 16 | u64::from(field.id);
+        let touch = Touch {
+            bytes: byte_mask(place.physical, bytes, shift),
+            spot: Spot {
+                field: field.id,
+                offset_bytes: field.offset_bytes,
+            },
+        };
+        self.hierarchy.announce(touch, place.physical, site);
+        let served = self.hierarchy.access_by(self.at, line, kind);
+        let mut wait = Wait::NONE;
+        if let Some(distance) = served.transfer {
+            wait.transfer_ticks = self.transfer_ticks[distance as usize];
+            wait.settled_at = self.hierarchy.settled_at(line);
+        }
+        if served.first_use {
+            wait.arrives_at = side.in_flight.arrival(line);
+        }
+        for prefetched in self.hierarchy.prefetched() {
+            let arrives_at = if self.timed {
+                side.core
+                    .prefetched(prefetched.into, prefetched.served, prefetched.slot)
+            } else {
+                0
+            };
+            side.in_flight.add(prefetched.line, arrives_at);
+        }
+        let noteworthy = served.level > 0 || translation.missed > 0 || served.transfer.is_some();
+        if BOOKED && noteworthy {
+            self.book(place, translation, served, field, kind);
+        }
+        LineAccess {
+            level: usize::from(served.level),
+            slot: served.slot as usize,
+            translation_ticks: translation.all_ticks(),
+            wait,
+        }
+    }
+
+    /// After an access: when its transfers were over, and whether a prefetch was late.
+    #[inline(always)]
+    fn settle(&mut self, lines: [Option<LineAccess>; 2]) {
+        if !self.hierarchy.wants_announcement() {
             return;
         }
-        let shift = self.hierarchy.line_shift();
-        let key = |set: usize, level, cause| MissKey {
-            function: self.function,
-            field: field.id,
-            line: field.offset_bytes >> shift,
-            set: set as u32,
-            level,
-            cause,
-        };
-        for k in 0..served {
-            let set = self.hierarchy.cache(k).set_of(place.physical >> shift);
-            let level = MissLevel::Cache(self.level_numbers[k]);
-            let ticks = self.core.latency_ticks(k + 1) - self.core.latency_ticks(k);
-            let key = key(set, level, self.hierarchy.last_cause(k));
-            self.attribution.book(key, ticks);
-        }
-        let cause = Some(Cause::Translation);
-        let levels = [MissLevel::Dtlb, MissLevel::Stlb];
-        for (k, level) in levels.into_iter().enumerate() {
-            let there = k == 0 || self.tlbs.has_second(place.class);
-            if k < usize::from(translation.missed) && there {
-                let (set, ticks) = self.tlbs.miss_of(k, place.class, place.page);
-                self.attribution.book(key(set, level, cause), ticks);
+        let core = &mut self.sides[self.at].core;
+        for line in lines.into_iter().flatten() {
+            if line.wait.transfer_ticks > 0 {
+                let over = core.transferred();
+                self.hierarchy.settle(self.sides[self.at].last.1, over);
+                return;
+            }
+            if line.wait.arrives_at > 0 && core.take_late() {
+                self.hierarchy.count_late(self.at, line.level);
+                return;
             }
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            ticks: self.core.now(),
-            levels: self.hierarchy.stats(),
-            tlb: self.tlbs.stats(),
-            core: self.core.stats(),
+    /// The page walk for `addr`: its latency in ticks.
+    #[inline(never)]
+    fn walk(&mut self, addr: u64, physical: u64) -> u64 {
+        let side = &mut self.sides[self.at];
+        let page_shift = self.pages.shift_of(addr);
+        let loads = side.walker.walk(addr, page_shift, physical);
+        let mut ticks = self.walk_ticks;
+        for (i, load) in loads.iter().enumerate() {
+            let line = load >> self.hierarchy.line_shift();
+            let served = self.hierarchy.access_by(self.at, line, Kind::Walk);
+            // The machine's number has one load from the innermost level in it.
+            let innermost = if i == 0 {
+                side.core.latency_ticks(0)
+            } else {
+                0
+            };
+            ticks += side.core.latency_ticks(usize::from(served.level)) - innermost;
         }
-    }
-
-    fn end_region(&mut self) -> RegionStats {
-        let start = self.region.take().expect("a region ends that began");
-        let end = self.snapshot();
-        RegionStats {
-            cycles: cycles_of(end.ticks - start.ticks),
-            levels: std::array::from_fn(|k| end.levels[k].since(&start.levels[k])),
-            tlb: end.tlb.since(start.tlb),
-            core: end.core.since(start.core),
-        }
+        ticks
     }
 }
 
-/// The span of an access.
-#[inline]
-fn span(addr: u64, bytes: usize) -> Span {
-    Span {
-        start: addr,
-        bytes: bytes as u64,
-    }
+/// One bit per byte that an access touches of its line of `2^shift` bytes; of longer lines than 128
+/// bytes, per equal part.
+fn byte_mask(addr: u64, bytes: u64, shift: u32) -> u128 {
+    let part = shift.saturating_sub(7);
+    let first = (addr & ((1 << shift) - 1)) >> part;
+    let last = ((addr & ((1 << shift) - 1)) + bytes - 1) >> part;
+    let wide = |n: u64| if n >= 128 { u128::MAX } else { (1 << n) - 1 };
+    wide(last + 1) & !wide(first)
 }
 
 /// Whether something is mapped at a nominal address, so that a prefetch of it does anything.

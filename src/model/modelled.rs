@@ -4,9 +4,9 @@ use kernels::arena::Arena;
 use kernels::memory::{Addr, Field, Memory, Word};
 
 use super::attribution::FUNCTIONS;
-use super::core::cycles_of;
-use super::hierarchy::Kind;
-use super::{Model, RegionStats, mapped, span};
+use super::core::{Span, cycles_of};
+use super::stats::Kind;
+use super::{Model, RegionStats, mapped};
 
 /// A loaded value and the tick at which it is ready. Computing on it takes no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,24 +63,21 @@ impl Modelled<'_> {
         self.model
     }
 
-    /// Retirement of the last instruction, in cycles since the start.
+    /// Retirement of the last instruction of the core in use, in cycles since the start.
     #[must_use]
     pub fn now(&self) -> f64 {
-        cycles_of(self.model.core.now())
+        cycles_of(self.model.core().now())
     }
 
-    /// Begin what is measured: the core drains, as behind an `lfence`, then counts and books.
+    /// As [`Model::begin_region`].
     ///
     /// # Panics
     /// If a region has begun already.
     pub fn begin_region(&mut self) {
-        assert!(self.model.region.is_none(), "regions do not nest");
-        self.timed();
-        self.drain();
-        self.model.region = Some(self.model.snapshot());
+        self.model.begin_region();
     }
 
-    /// End what is measured.
+    /// As [`Model::end_region`].
     ///
     /// # Panics
     /// If no region has begun.
@@ -88,14 +85,22 @@ impl Modelled<'_> {
         self.model.end_region()
     }
 
+    /// As [`Model::use_core`].
+    ///
+    /// # Panics
+    /// If there are not that many.
+    pub fn use_core(&mut self, core: usize) {
+        self.model.use_core(core);
+    }
+
     /// Forget the misses booked so far: those of a warm-up.
     pub fn clear_misses(&mut self) {
         self.model.clear_misses();
     }
 
-    /// Wait until the core is idle.
+    /// Wait until the core in use is idle.
     pub fn drain(&mut self) {
-        self.model.core.drain();
+        self.model.core_mut().drain();
     }
 
     /// From now on accesses change caches, TLBs and predictor, but no time passes: pollution
@@ -134,12 +139,11 @@ impl Memory for Modelled<'_> {
         let model = &mut *self.model;
         let ready = if model.unseen.contains(field.id) {
             match model.timed {
-                true => model.core.load_unseen(base.ready),
+                true => model.core_mut().load_unseen(base.ready),
                 false => 0,
             }
         } else if model.timed {
-            let lines = model.touch::<true>(addr, BYTES as u64, field, Kind::Load);
-            model.core.load(base.ready, span(addr, BYTES), lines)
+            model.load(base.ready, addr, BYTES as u64, field)
         } else {
             model.touch_outside(addr, BYTES as u64, Kind::Load);
             0
@@ -154,13 +158,15 @@ impl Memory for Modelled<'_> {
         let model = &mut *self.model;
         if model.unseen.contains(field.id) {
             if model.timed {
-                let span = span(addr, BYTES);
-                model.core.store(base.ready, value.ready, span, [None; 2]);
+                let span = Span {
+                    start: addr,
+                    bytes: BYTES as u64,
+                };
+                let core = model.core_mut();
+                core.store(base.ready, value.ready, span, [None; 2]);
             }
         } else if model.timed {
-            let lines = model.touch::<true>(addr, BYTES as u64, field, Kind::Store);
-            let span = span(addr, BYTES);
-            model.core.store(base.ready, value.ready, span, lines);
+            model.store(base.ready, value.ready, addr, BYTES as u64, field);
         } else {
             model.touch_outside(addr, BYTES as u64, Kind::Store);
         }
@@ -174,12 +180,9 @@ impl Memory for Modelled<'_> {
         let model = &mut *self.model;
         let unseen = model.unseen.contains(field.id);
         let ready = match (unseen, model.timed) {
-            (true, true) => model.core.locked(base.ready, [None; 2]),
+            (true, true) => model.core_mut().locked(base.ready, [None; 2]),
             (true, false) => 0,
-            (false, true) => {
-                let lines = model.touch::<true>(addr, BYTES as u64, field, Kind::Store);
-                model.core.locked(base.ready, lines)
-            }
+            (false, true) => model.locked(base.ready, addr, BYTES as u64, field),
             (false, false) => {
                 model.touch_outside(addr, BYTES as u64, Kind::Store);
                 0
@@ -194,31 +197,30 @@ impl Memory for Modelled<'_> {
         // A prefetch of what is not mapped (a null parent) does nothing.
         let seen = mapped(addr) && !model.unseen.contains(field.id);
         match (seen, model.timed) {
-            (true, true) => {
-                let [line, _] = model.touch::<true>(addr, 1, field, Kind::Prefetch);
-                model.core.prefetch(base.ready, line);
-            }
+            (true, true) => model.prefetch(base.ready, addr, field),
             (true, false) => {
                 model.touch_outside(addr, 1, Kind::Prefetch);
             }
-            (false, true) => model.core.prefetch(base.ready, None),
+            (false, true) => model.core_mut().prefetch(base.ready, None),
             (false, false) => {}
         }
     }
 
     #[inline]
     fn branch(&mut self, site: u16, on: Timed, taken: bool) {
-        match self.model.timed {
-            true => self.model.core.branch(site, on.ready, taken),
+        let timed = self.model.timed;
+        let core = self.model.core_mut();
+        match timed {
+            true => core.branch(site, on.ready, taken),
             false => {
-                self.model.core.predict(site, taken);
+                core.predict(site, taken);
             }
         }
     }
 
     fn fence(&mut self) {
         if self.model.timed {
-            self.model.core.fence();
+            self.model.core_mut().fence();
         }
     }
 
@@ -227,13 +229,13 @@ impl Memory for Modelled<'_> {
             function < FUNCTIONS,
             "function {function} is beyond {FUNCTIONS}"
         );
-        self.model.function = function;
+        self.model.enter(function);
     }
 
     #[inline]
     fn work(&mut self, instructions: u32) {
         if self.model.timed {
-            self.model.core.work(instructions);
+            self.model.core_mut().work(instructions);
         }
     }
 }

@@ -21,12 +21,17 @@ pub enum Frames {
 }
 
 /// What maps the memory of a run.
+///
+/// In a guest the frames that it draws are the host's memory, mapped by the host's own pages: a TLB
+/// then holds the smaller of both, and a walk needs the host's tables for each of its loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageMapOptions {
     /// Page size of all regions but [`Region::PerCpu`], in bytes: 4 KiB or a larger power of two.
     pub page_bytes: u64,
     /// How frames are given to pages.
     pub frames: Frames,
+    /// Of a guest, the size of the host's pages, in bytes; `None` on bare metal.
+    pub host_page_bytes: Option<u64>,
 }
 
 impl PageMapOptions {
@@ -34,11 +39,13 @@ impl PageMapOptions {
     pub const SMALL: PageMapOptions = PageMapOptions {
         page_bytes: 4 << 10,
         frames: Frames::Seeded,
+        host_page_bytes: None,
     };
     /// Seeded frames of 2 MiB.
     pub const HUGE: PageMapOptions = PageMapOptions {
         page_bytes: 2 << 20,
         frames: Frames::Seeded,
+        host_page_bytes: None,
     };
 }
 
@@ -53,10 +60,37 @@ const SMALL_FRAMES: u64 = 1 << 52;
 pub struct Place {
     /// Physical address.
     pub physical: u64,
-    /// Nominal page number, in units of its size.
+    /// Number of the page that a TLB holds, in units of its size.
     pub page: u64,
     /// 0: a 4 KiB page; 1: one of `page_bytes`, where that is larger.
     pub class: usize,
+}
+
+/// Numbers below `2^bits` in another order, for tables and frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// `log2` of the page in bytes.
+    pub shift: u32,
+    permutation: Permutation,
+}
+
+/// Physical addresses are below this.
+const PHYSICAL_BITS: u32 = 52;
+
+impl Frame {
+    /// Of pages of `2^shift` bytes in an address space of `bits` bits.
+    pub(super) fn new(shift: u32, bits: u32, random: &mut Random) -> Frame {
+        Frame {
+            shift,
+            permutation: Permutation::new(bits - shift, random),
+        }
+    }
+
+    /// Where `addr` lies once its page has its frame.
+    pub(super) fn of(&self, addr: u64) -> u64 {
+        let frame = self.permutation.of(addr >> self.shift) << self.shift;
+        frame | addr & ((1 << self.shift) - 1)
+    }
 }
 
 /// A bijection of the numbers below `2^bits`: multiplications by odd numbers and shifts, each of
@@ -107,7 +141,8 @@ pub struct PageMap {
     known: Box<[Known; KNOWN]>,
     identity: bool,
     shifts: [u32; 2],
-    frames: [Permutation; 2],
+    frames: [Frame; 2],
+    host: Option<Frame>,
 }
 
 impl PageMap {
@@ -117,12 +152,18 @@ impl PageMap {
     /// If the page size is no power of two from 4 KiB to 1 GiB.
     pub fn new(options: PageMapOptions, seed: u64) -> Result<PageMap, ModelError> {
         let bytes = options.page_bytes;
-        if !bytes.is_power_of_two() || !(SMALL_PAGE_BYTES..=1 << 30).contains(&bytes) {
-            return Err(ModelError {
-                table: "page map".into(),
-                what: format!("page_bytes = {bytes}"),
-                accepted: "a power of two from 4096 to 1 GiB".into(),
-            });
+        let named = [
+            ("page_bytes", Some(bytes)),
+            ("host_page_bytes", options.host_page_bytes),
+        ];
+        for (key, bytes) in named.into_iter().filter_map(|(key, b)| Some((key, b?))) {
+            if !bytes.is_power_of_two() || !(SMALL_PAGE_BYTES..=1 << 30).contains(&bytes) {
+                return Err(ModelError {
+                    table: "page map".into(),
+                    what: format!("{key} = {bytes}"),
+                    accepted: "a power of two from 4096 to 1 GiB".into(),
+                });
+            }
         }
         let shifts = [SMALL_PAGE_BYTES.trailing_zeros(), bytes.trailing_zeros()];
         let mut random = Random(seed);
@@ -138,7 +179,10 @@ impl PageMap {
             known: Box::new([nothing; KNOWN]),
             identity: options.frames == Frames::Identity,
             shifts,
-            frames: shifts.map(|shift| Permutation::new(52 - shift, &mut random)),
+            frames: shifts.map(|shift| Frame::new(shift, PHYSICAL_BITS, &mut random)),
+            host: options
+                .host_page_bytes
+                .map(|bytes| Frame::new(bytes.trailing_zeros(), PHYSICAL_BITS, &mut random)),
         })
     }
 
@@ -168,19 +212,31 @@ impl PageMap {
     fn permute(&self, nominal: u64) -> Place {
         let small = self.shifts[1] == self.shifts[0]
             || nominal.wrapping_sub(Region::PerCpu.base().0) < 1 << 30;
-        let class = usize::from(!small);
-        let shift = self.shifts[class];
-        let page = nominal >> shift;
+        let mut class = usize::from(!small);
         let physical = if self.identity {
             nominal
         } else {
-            let frame = self.frames[class].of(page) << shift | nominal & ((1 << shift) - 1);
+            let frame = self.frames[class].of(nominal);
+            let frame = self.host.map_or(frame, |host| host.of(frame));
             if small { frame | SMALL_FRAMES } else { frame }
         };
+        // A TLB holds the smaller page of guest and host.
+        if self
+            .host
+            .is_some_and(|host| host.shift < self.shifts[class])
+        {
+            class = 0;
+        }
         Place {
             physical,
-            page,
+            page: nominal >> self.shifts[class],
             class,
         }
+    }
+
+    /// `log2` of the page of `nominal` in the tables of the program, or of the guest.
+    pub(super) fn shift_of(&self, nominal: u64) -> u32 {
+        let small = nominal.wrapping_sub(Region::PerCpu.base().0) < 1 << 30;
+        self.shifts[usize::from(!small)]
     }
 }

@@ -1,11 +1,11 @@
 //! Data TLBs: which pages' translations are at hand, and what a missing one costs.
 //!
 //! True LRU. A miss of the first level (DTLB) adds the second's (STLB's) latency; a miss of both
-//! adds a page walk on top of it. Without a second level for the page size, a DTLB miss walks. A
-//! page that misses enters both levels. A machine without any TLB table translates for nothing.
+//! needs a page walk on top of it, whose loads are the business of [`Walker`](super::walk::Walker)
+//! and the caches. Without a second level for the page size, a DTLB miss walks. A page that misses
+//! enters both levels. A machine without any TLB table translates for nothing.
 //!
-//! Not modelled: page-walk caches, the walks' own cache misses, nested paging, several walks that
-//! overlap or queue, entries that cover coalesced pages, an STLB that holds only DTLB victims.
+//! Not modelled: entries that cover coalesced pages, an STLB that holds only DTLB victims.
 
 use super::ModelError;
 use super::cache::Cache;
@@ -40,8 +40,19 @@ impl TlbStats {
 pub struct Translation {
     /// Levels that missed: 0, 1 (DTLB) or 2 (a page walk).
     pub missed: u8,
-    /// Latency that the access gains, in ticks.
+    /// Latency that the access gains at the second level, in ticks.
     pub ticks: u64,
+    /// Latency of the walk.
+    pub walk_ticks: u64,
+}
+
+impl Translation {
+    /// Latency that the access gains, in ticks.
+    #[inline(always)]
+    #[must_use]
+    pub fn all_ticks(self) -> u64 {
+        self.ticks + self.walk_ticks
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +128,6 @@ pub struct Tlbs {
     levels: Vec<Level>,
     /// By page class: its DTLB and its STLB in `levels`.
     of_class: [Option<(usize, Option<usize>)>; 2],
-    walk_ticks: u64,
     /// By group of DTLB sets, the page last asked for (with its class): it is the youngest of its
     /// set there, and asking again changes nothing.
     recent: Vec<u64>,
@@ -192,7 +202,6 @@ impl Tlbs {
             recent: vec![NO_PAGE; recent],
             groups,
             of_class,
-            walk_ticks: ticks_of(f64::from(machine.memory.page_walk_cycles)),
             stats: TlbStats::default(),
         })
     }
@@ -224,27 +233,34 @@ impl Tlbs {
             let stlb = &mut self.levels[second];
             ticks = stlb.ticks;
             if stlb.hit_or_fill(class, page) {
-                return Translation { missed: 1, ticks };
+                return Translation {
+                    missed: 1,
+                    ticks,
+                    walk_ticks: 0,
+                };
             }
         }
         self.stats.walks += 1;
         Translation {
             missed: 2,
-            ticks: ticks + self.walk_ticks,
+            ticks,
+            walk_ticks: 0,
         }
     }
 
-    /// Set of `page` in the first (0) or second (1) level, and what a miss of it adds, in ticks.
+    /// The page translated last is needed again.
+    #[inline(always)]
+    pub fn again(&mut self) {
+        self.stats.requests += 1;
+    }
+
+    /// Set of `page` in the first (0) or second (1) level.
     #[must_use]
-    pub fn miss_of(&self, level: usize, class: usize, page: u64) -> (usize, u64) {
-        let Some((first, second)) = self.of_class[class] else {
-            return (0, 0);
-        };
-        match (level, second) {
-            (0, Some(second)) => (self.levels[first].set_of(page), self.levels[second].ticks),
-            (0, None) => (self.levels[first].set_of(page), self.walk_ticks),
-            (_, Some(second)) => (self.levels[second].set_of(page), self.walk_ticks),
-            (_, None) => (0, 0),
+    pub fn set_of(&self, level: usize, class: usize, page: u64) -> usize {
+        match (level, self.of_class[class]) {
+            (0, Some((first, _))) => self.levels[first].set_of(page),
+            (_, Some((_, Some(second)))) => self.levels[second].set_of(page),
+            _ => 0,
         }
     }
 

@@ -1,0 +1,153 @@
+//! What a request does to the caches of other cores.
+
+use super::coherence::Outcome;
+use super::hierarchy::{Distance, Hierarchy, Served};
+use super::stats::Kind;
+
+impl Hierarchy {
+    pub(super) fn hit_coherently(
+        &mut self,
+        core: usize,
+        line: u64,
+        kind: Kind,
+        mut served: Served,
+    ) -> Served {
+        let store = kind == Kind::Store;
+        let directory = self.directory.as_mut().expect("several cores");
+        if store && !directory.owns(core, line) {
+            let outcome = directory.request(core, line, true, Some(self.touch), true);
+            served.sharing = outcome.sharing;
+            served.transfer = self.take_from_others(core, line, true, &outcome).1;
+        } else if kind.is_demand() {
+            directory.touch(core, line, store, self.touch);
+        }
+        if store {
+            let at = self.cores[core].path[0];
+            self.levels[at].cache.write(served.slot as usize);
+        }
+        served
+    }
+
+    /// A line that has missed the innermost level was found at `answer.level`: ask the other cores.
+    /// Whether the data are newer than the shared levels' and memory's.
+    pub(super) fn miss_coherently(
+        &mut self,
+        core: usize,
+        line: u64,
+        kind: Kind,
+        answer: &mut Served,
+    ) -> bool {
+        let store = kind == Kind::Store;
+        let touch = Some(self.touch).filter(|_| kind.is_demand());
+        let private = usize::from(answer.level) < self.private;
+        let directory = self.directory.as_mut().expect("several cores");
+        if private && (!store || directory.owns(core, line)) {
+            if let Some(touch) = touch {
+                directory.touch(core, line, store, touch);
+            }
+            return false;
+        }
+        let elsewhere = self.shared_elsewhere(core, line);
+        let directory = self.directory.as_mut().expect("several cores");
+        let outcome = directory.request(core, line, store, touch, elsewhere.is_none());
+        answer.sharing = outcome.sharing;
+        let (dirty, mut transfer) = self.take_from_others(core, line, store, &outcome);
+        if outcome.supplier.is_none() && usize::from(answer.level) == self.depth {
+            transfer = transfer.max(elsewhere.map(|at| self.distance(core, at)));
+        }
+        answer.transfer = transfer;
+        dirty
+    }
+
+    /// The first core of a shared cache that `core` has no part in and that has `line`.
+    pub(super) fn shared_elsewhere(&self, core: usize, line: u64) -> Option<usize> {
+        (self.private..self.depth).find_map(|k| {
+            let sharers = self.shape.sharers(k);
+            (0..self.shape.number(k))
+                .filter(|number| *number != core / sharers)
+                .find(|number| {
+                    let at = self.cores[number * sharers].path[k];
+                    self.levels[at].cache.contains(line)
+                })
+                .map(|number| number * sharers)
+        })
+    }
+
+    /// Do to the others what the directory decided: whether dirty data came over, and from how far
+    /// away the answer came.
+    pub(super) fn take_from_others(
+        &mut self,
+        core: usize,
+        line: u64,
+        store: bool,
+        outcome: &Outcome,
+    ) -> (bool, Option<Distance>) {
+        let mut dirty = false;
+        let mut far = outcome
+            .supplier
+            .map(|s| self.distance(core, usize::from(s)));
+        for &other in &outcome.invalidated {
+            let other = usize::from(other);
+            far = far.max(Some(self.distance(core, other)));
+            for k in 0..self.private {
+                dirty |= self.remove(other, k, line);
+            }
+        }
+        if store {
+            // Copies in shared levels of other cores would be stale.
+            for k in self.private..self.depth {
+                let sharers = self.shape.sharers(k);
+                for number in (0..self.shape.number(k)).filter(|n| *n != core / sharers) {
+                    dirty |= self.remove(number * sharers, k, line);
+                }
+            }
+        }
+        if let Some(owner) = outcome.cleaned {
+            self.clean(usize::from(owner), line);
+        }
+        (dirty, far)
+    }
+
+    /// Remove `line` from level `k` of `core`, as another core wants it; whether it was dirty.
+    pub(super) fn remove(&mut self, core: usize, k: usize, line: u64) -> bool {
+        let side = &mut self.cores[core];
+        let gone = self.levels[side.path[k]].cache.remove(line);
+        let unused = gone.is_some_and(|victim| victim.unused_prefetch);
+        side.counts[k].prefetcher.unused += u64::from(unused);
+        gone.is_some_and(|victim| victim.dirty)
+    }
+
+    /// The dirty copy of `core` goes to its next shared level, or to memory, and stays, clean.
+    pub(super) fn clean(&mut self, core: usize, line: u64) {
+        let mut written = false;
+        let side = &mut self.cores[core];
+        for k in 0..self.private {
+            if self.levels[side.path[k]].cache.clean(line) && !written {
+                written = true;
+                side.counts[k].writebacks += 1;
+            }
+        }
+        if written && self.private < self.depth {
+            // A level that has not the line lets the data pass on to memory.
+            self.levels[side.path[self.private]].cache.write_back(line);
+        }
+    }
+
+    pub(super) fn distance(&self, core: usize, other: usize) -> Distance {
+        let table = self.shape.interconnect.as_ref().expect("several cores");
+        let per_socket = table.cores_per_socket as usize;
+        let last = self.depth - 1;
+        let under_last = if last < self.private {
+            per_socket
+        } else {
+            self.shape.sharers(last)
+        };
+        if core / per_socket != other / per_socket {
+            Distance::OtherSocket
+        } else if core / under_last != other / under_last {
+            Distance::OtherL3
+        } else {
+            Distance::SameL3
+        }
+    }
+}
