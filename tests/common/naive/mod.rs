@@ -8,6 +8,7 @@
 
 pub mod coherence;
 pub mod hierarchy;
+pub mod possible;
 pub mod replacement;
 
 use kwalk::machine;
