@@ -232,6 +232,7 @@ fn in_words_of_model(stats: &Stats, causes: [u64; 3]) -> LevelStats {
         evictions: stats.evictions,
         writebacks: stats.writebacks,
         back_invalidations: stats.back_invalidations,
+        ..LevelStats::default()
     }
 }
 
