@@ -207,7 +207,16 @@ fn stacks(names: Vec<String>) -> impl Strategy<Value = Vec<machine::Cache>> {
     prop::collection::vec((caches(names), inclusions), 1..5).prop_map(|levels| {
         let level = |(k, (mut table, inclusion)): (usize, (machine::Cache, Inclusion))| {
             table.level = k as u8 + 1;
-            table.sets = (table.sets + k as u32).min(3);
+            // Small enough for lines to go from all levels.
+            table.sets = table.sets.min(2);
+            table.ways = if table.ways > 4 {
+                table.ways / 2
+            } else {
+                table.ways
+            };
+            if table.slices > 2 {
+                (table.slices, table.slice_hash) = (1, Vec::new());
+            }
             table.inclusion = match (k, inclusion) {
                 (0, Inclusion::Exclusive) => Inclusion::NonInclusive,
                 _ => inclusion,

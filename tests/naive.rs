@@ -9,8 +9,9 @@ mod naive;
 use std::collections::{HashMap, HashSet};
 
 use kwalk::machine::{self, Inclusion, Protocol, Replacement};
-use naive::coherence::{Coherence, LITMUS, Supplier, Traffic, state};
+use naive::coherence::{Coherence, Supplier, Traffic};
 use naive::hierarchy::{Hierarchy, Op, Stats, Tally, ThreeC};
+use naive::litmus::{LITMUS, state};
 use naive::possible::Possible;
 use naive::replacement::Policy;
 use naive::{Cache, Line};

@@ -8,6 +8,7 @@
 
 pub mod coherence;
 pub mod hierarchy;
+pub mod litmus;
 pub mod possible;
 pub mod replacement;
 
