@@ -13,4 +13,5 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod streams;
+pub mod trace;
 mod wrap;
