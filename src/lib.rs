@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod layouts;
 pub mod machine;
 pub mod model;
+pub mod mrc;
 pub mod native;
 pub mod record;
 pub mod report;
