@@ -229,13 +229,15 @@ fn rows(machine: &Machine, model: &Model, counts: Counts) -> Vec<Row> {
         }
     }
     let tlb = model.tlb_stats();
-    for own in &machine.tlbs {
-        let (level, requests, misses) = match own.level {
-            1 => ("dtlb", tlb.requests, tlb.dtlb_misses),
-            _ => ("stlb", tlb.dtlb_misses, tlb.walks),
-        };
-        add(level, "requests", requests.to_string());
-        add(level, "misses", misses.to_string());
+    for (number, level, requests, misses) in [
+        (1, "dtlb", tlb.requests, tlb.dtlb_misses),
+        (2, "stlb", tlb.dtlb_misses, tlb.walks),
+    ] {
+        // A level may be several tables, one for each page size.
+        if machine.tlbs.iter().any(|own| own.level == number) {
+            add(level, "requests", requests.to_string());
+            add(level, "misses", misses.to_string());
+        }
     }
     if !machine.tlbs.is_empty() {
         add("tlb", "page_walks", tlb.walks.to_string());

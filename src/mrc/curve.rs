@@ -56,14 +56,22 @@ impl Curve {
     }
 
     /// At most `most` knees, by ways: steps from 2 ways on at which at least a hundredth of all
-    /// requests stop to miss, the deepest ones if there are more.
+    /// requests stop to miss, and at least three times as many as at a way between half and twice
+    /// as many ways, on average. The deepest ones if there are more.
     #[must_use]
     pub fn knees(&self, most: usize) -> Vec<Step> {
         let drop = |pair: &[Step]| pair[0].misses - pair[1].misses;
+        let sharp = |pair: &[Step]| {
+            let ways = pair[1].ways;
+            let (low, high) = (ways / 2, ways.saturating_mul(2));
+            let around = self.misses(low) - self.misses(high);
+            drop(pair) as f64 >= 3.0 * around as f64 / (high - low) as f64
+        };
         let mut deep: Vec<&[Step]> = self
             .steps
             .windows(2)
             .filter(|pair| pair[1].ways > 1 && drop(pair) >= self.requests.div_ceil(100))
+            .filter(|pair| sharp(pair))
             .collect();
         deep.sort_by_key(|pair| std::cmp::Reverse(drop(pair)));
         let mut knees: Vec<Step> = deep.iter().take(most).map(|pair| pair[1]).collect();
