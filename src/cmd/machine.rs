@@ -83,7 +83,7 @@ pub fn host_machine(cpu: u32) -> anyhow::Result<HostMachine> {
 }
 
 /// The first CPU of this process's set; 0 where the set cannot be read.
-fn first_allowed() -> u32 {
+pub(super) fn first_allowed() -> u32 {
     use rustix::thread::{CpuSet, sched_getaffinity};
     let set = sched_getaffinity(None).unwrap_or_default();
     (0..CpuSet::MAX_CPU)

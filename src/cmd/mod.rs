@@ -4,9 +4,12 @@ mod check;
 pub mod layout;
 mod list;
 pub mod machine;
+mod mrc;
 mod report;
 mod run;
+mod sim;
 mod table;
+mod trace_in;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -34,6 +37,8 @@ enum Command {
     Report(report::ReportArgs),
     Machine(machine::MachineArgs),
     Layout(layout::LayoutArgs),
+    Sim(sim::SimArgs),
+    Mrc(mrc::MrcArgs),
     Completions(CompletionsArgs),
 }
 
@@ -87,6 +92,8 @@ fn dispatch(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Report(args) => report::report(&args, out),
         Command::Machine(args) => machine::machine(&args),
         Command::Layout(args) => layout::layout(&args),
+        Command::Sim(args) => sim::sim(&args, out),
+        Command::Mrc(args) => mrc::mrc(&args, out),
         Command::Completions(args) => {
             // The generator panics on a closed pipe, so it writes to memory.
             let mut script = Vec::new();

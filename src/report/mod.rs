@@ -8,11 +8,11 @@
 
 mod answer;
 mod causes;
-mod chart;
+pub(crate) mod chart;
 mod curves;
 mod finding;
 mod group;
-mod html;
+pub(crate) mod html;
 mod machines;
 mod method;
 mod model_error;

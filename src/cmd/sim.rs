@@ -1,0 +1,286 @@
+//! `kwalk sim`.
+
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+
+use super::machine::{first_allowed, host_machine};
+use super::trace_in::{self, TraceArgs};
+use crate::machine::{Machine, catalogue};
+use crate::model::classify::Cause;
+use crate::model::hierarchy::Kind as Access;
+use crate::model::page_map::{Frames, PageMapOptions};
+use crate::model::{Model, ModelOptions};
+use crate::trace::{Kind, Reference, Trace, din};
+
+/// Run any program's trace through the modelled caches and TLBs of one core.
+///
+/// Counts only: a trace does not say what depends on what, so there is no time. A modify is a load
+/// and a store. A reference that crosses lines is one request for each. Instruction fetches are
+/// left out.
+#[derive(Debug, clap::Args)]
+pub(super) struct SimArgs {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// Machine: a catalogue name, a machine file, or host
+    #[arg(long, value_name = "NAME", required_unless_present = "to")]
+    machine: Option<String>,
+    /// Pages, a power of two from 4096 to 1073741824
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    page_bytes: u64,
+    /// Draws page frames, and victims where replacement is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Physical addresses are those of the trace, instead of frames drawn by the seed
+    #[arg(long)]
+    identity: bool,
+    /// Print CSV
+    #[arg(long)]
+    csv: bool,
+    /// Write the trace in another format to standard output, instead of running it
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["machine", "csv"])]
+    to: Option<To>,
+}
+
+/// The machine that is this host.
+const HOST: &str = "host";
+
+/// Formats that are written.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum To {
+    /// Dinero: `label address size` in hexadecimal
+    Din,
+}
+
+/// References of a trace, by kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    loads: u64,
+    stores: u64,
+    modifies: u64,
+    fetches: u64,
+}
+
+pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    if let Some(To::Din) = args.to {
+        return convert(&mut trace_in::open(&args.trace)?, out);
+    }
+    // clap has asked for it.
+    let machine = machine(args.machine.as_deref().unwrap_or(HOST))?;
+    let frames = if args.identity {
+        Frames::Identity
+    } else {
+        Frames::Seeded
+    };
+    let pages = PageMapOptions {
+        page_bytes: args.page_bytes,
+        frames,
+    };
+    let mut model = Model::new(&machine, pages, args.seed, ModelOptions::default())?;
+    let mut trace = trace_in::open(&args.trace)?;
+    let (mut block, mut counts) = (Vec::new(), Counts::default());
+    while trace.read_block(&mut block)? {
+        drive(&mut model, &block, &mut counts);
+    }
+    trace_in::tell(&trace, counts.fetches)?;
+    if !args.identity {
+        trace_in::note(&format!(
+            "page frames are drawn by seed {}: in which sets of physically indexed levels data \
+             falls is assumed; --identity takes the trace's addresses for physical ones",
+            args.seed
+        ));
+    }
+    let rows = rows(&machine, &model, counts);
+    if args.csv {
+        let cells = rows
+            .iter()
+            .map(|row| [&machine.name, &row.level, row.metric, &row.value].map(String::from));
+        trace_in::csv(&["machine", "level", "metric", "value"], cells, out)?;
+    } else {
+        out.write_all(table(&machine, &rows).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn machine(name: &str) -> anyhow::Result<Machine> {
+    if name == HOST {
+        return Ok(host_machine(first_allowed())?.machine);
+    }
+    Ok(catalogue::find(name)?)
+}
+
+/// Show a block of references to the model, in order.
+fn drive(model: &mut Model, block: &[Reference], counts: &mut Counts) {
+    let shift = model.hierarchy().line_shift();
+    for reference in block {
+        let accesses: &[Access] = match reference.kind {
+            Kind::Fetch => {
+                counts.fetches += 1;
+                continue;
+            }
+            Kind::Load => {
+                counts.loads += 1;
+                &[Access::Load]
+            }
+            Kind::Store => {
+                counts.stores += 1;
+                &[Access::Store]
+            }
+            Kind::Modify => {
+                counts.modifies += 1;
+                &[Access::Load, Access::Store]
+            }
+        };
+        for access in accesses {
+            for line in reference.lines(shift) {
+                // One byte of each line stands for all of it.
+                model.present(reference.addr.max(line << shift), 1, *access);
+            }
+        }
+    }
+}
+
+fn convert(trace: &mut Trace, out: &mut dyn Write) -> anyhow::Result<()> {
+    // Standard output by itself is flushed at each line.
+    let mut out = BufWriter::with_capacity(64 << 10, out);
+    let mut block = Vec::new();
+    while trace.read_block(&mut block)? {
+        din::write(&block, &mut out)?;
+    }
+    trace_in::tell(trace, 0)?;
+    Ok(out.flush()?)
+}
+
+/// One number. `level` is `trace`, `l1d`, `l2`, ..., `dtlb` or `stlb`.
+struct Row {
+    level: String,
+    metric: &'static str,
+    value: String,
+}
+
+/// As CSV files spell it.
+fn level_name(level: u8) -> String {
+    match level {
+        1 => "l1d".into(),
+        level => format!("l{level}"),
+    }
+}
+
+/// Quantities of a cache level, in the order of the table.
+const OF_LEVEL: [&str; 13] = [
+    "loads",
+    "stores",
+    "load_misses",
+    "store_misses",
+    "hits",
+    "misses",
+    "miss_ratio",
+    "compulsory_misses",
+    "capacity_misses",
+    "conflict_misses",
+    "evictions",
+    "writebacks",
+    "back_invalidations",
+];
+
+fn rows(machine: &Machine, model: &Model, counts: Counts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut add = |level: &str, metric, value: String| {
+        rows.push(Row {
+            level: level.to_string(),
+            metric,
+            value,
+        });
+    };
+    for (metric, count) in [
+        ("loads", counts.loads),
+        ("stores", counts.stores),
+        ("modifies", counts.modifies),
+        ("fetches_left_out", counts.fetches),
+    ] {
+        add("trace", metric, count.to_string());
+    }
+    for (cache, stats) in machine.caches.iter().zip(model.hierarchy().stats()) {
+        let level = level_name(cache.level);
+        let requests = stats.loads.requests + stats.stores.requests;
+        let misses = stats.demand_misses();
+        let ratio = (requests > 0).then(|| misses as f64 / requests as f64);
+        // Empty, not 0, where nobody looked.
+        let cause = |cause: Cause| match cache.level {
+            1 => stats.causes[cause as usize].to_string(),
+            _ => String::new(),
+        };
+        let values = [
+            stats.loads.requests.to_string(),
+            stats.stores.requests.to_string(),
+            stats.loads.misses.to_string(),
+            stats.stores.misses.to_string(),
+            (requests - misses).to_string(),
+            misses.to_string(),
+            ratio.map_or(String::new(), |ratio| format!("{ratio:.6}")),
+            cause(Cause::Compulsory),
+            cause(Cause::Capacity),
+            cause(Cause::Conflict),
+            stats.evictions.to_string(),
+            stats.writebacks.to_string(),
+            stats.back_invalidations.to_string(),
+        ];
+        for (metric, value) in OF_LEVEL.into_iter().zip(values) {
+            add(&level, metric, value);
+        }
+    }
+    let tlb = model.tlb_stats();
+    for (number, level, requests, misses) in [
+        (1, "dtlb", tlb.requests, tlb.dtlb_misses),
+        (2, "stlb", tlb.dtlb_misses, tlb.walks),
+    ] {
+        // A level may be several tables, one for each page size.
+        if machine.tlbs.iter().any(|own| own.level == number) {
+            add(level, "requests", requests.to_string());
+            add(level, "misses", misses.to_string());
+        }
+    }
+    if !machine.tlbs.is_empty() {
+        add("tlb", "page_walks", tlb.walks.to_string());
+    }
+    rows
+}
+
+/// Within 80 columns: quantities down, levels across.
+fn table(machine: &Machine, rows: &[Row]) -> String {
+    let value = |level: &str, metric: &str| {
+        let row = rows.iter().find(|r| r.level == level && r.metric == metric);
+        row.map_or("", |row| row.value.as_str())
+    };
+    let count = |metric| value("trace", metric);
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{} ({}), one core\ntrace: {} loads, {} stores, {} modifies, {} fetches left out\n",
+        machine.title,
+        machine.name,
+        count("loads"),
+        count("stores"),
+        count("modifies"),
+        count("fetches_left_out"),
+    );
+    let levels: Vec<String> = machine.caches.iter().map(|c| level_name(c.level)).collect();
+    let _ = write!(text, "{:18}", "");
+    for level in &levels {
+        let _ = write!(text, " {level:>14}");
+    }
+    text.push('\n');
+    for metric in OF_LEVEL {
+        let _ = write!(text, "{:18}", metric.replace('_', " "));
+        for level in &levels {
+            let value = value(level, metric);
+            let _ = write!(text, " {:>14}", if value.is_empty() { "-" } else { value });
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    for row in rows.iter().filter(|row| row.level.ends_with("tlb")) {
+        let name = format!("{} {}", row.level, row.metric.replace('_', " "));
+        let _ = writeln!(text, "{name:18} {:>14}", row.value);
+    }
+    text
+}
