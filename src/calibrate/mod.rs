@@ -11,8 +11,8 @@ pub mod chase;
 mod latency;
 pub mod replacement;
 
-pub use crate::machine::Calibration;
 use crate::machine::Cache;
+pub use crate::machine::Calibration;
 use crate::native::affinity::Pinned;
 use crate::native::clock::{self, Clock};
 use crate::native::interleave::interleave;
