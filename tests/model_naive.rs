@@ -32,7 +32,7 @@ const NEW: [&str; 7] = [
 ];
 
 /// Whether the model's tree-plru takes ways that are no power of two.
-const TREE_PLRU_OF_ANY_WAYS: bool = false;
+const TREE_PLRU_OF_ANY_WAYS: bool = true;
 
 /// Every name that a QLRU may have.
 fn qlru_names() -> Vec<String> {
@@ -366,14 +366,12 @@ proptest! {
 
     /// As above.
     #[test]
-    #[ignore = "the model refuses these policies as yet"]
     fn new_caches_agree(table in caches(owned(&NEW)), steps in steps()) {
         compare_caches(&table, &steps)?;
     }
 
     /// All 320 names.
     #[test]
-    #[ignore = "the model refuses QLRU as yet"]
     fn qlru_caches_agree(table in caches(qlru_names()), steps in steps()) {
         compare_caches(&table, &steps)?;
     }
@@ -386,7 +384,6 @@ proptest! {
 
     /// As above.
     #[test]
-    #[ignore = "the model refuses these policies as yet"]
     fn new_stacks_agree(tables in stacks(owned(&NEW)), stream in streams()) {
         compare_stacks(&tables, &stream)?;
     }
@@ -402,7 +399,6 @@ proptest! {
 
     /// As above.
     #[test]
-    #[ignore = "the model refuses these policies as yet"]
     fn lines_are_conserved_under_rrip(
         tables in stacks(owned(&["brrip", "drrip"])),
         stream in streams(),
@@ -442,7 +438,6 @@ proptest! {
 
     /// SRRIP, BRRIP and DRRIP up to the draws.
     #[test]
-    #[ignore = "the model refuses these policies as yet"]
     fn rrip_caches_are_possible(
         table in caches(owned(&["srrip", "brrip", "drrip"])),
         steps in steps(),
@@ -452,7 +447,6 @@ proptest! {
 
     /// Set dueling: 33 to 50 sets, of which up to two lead each; sets 0, 1, 16 and 32 are used.
     #[test]
-    #[ignore = "the model refuses DRRIP as yet"]
     fn drrip_duels_are_possible(
         sets in 33u32..51,
         ways in 1u32..5,
@@ -470,7 +464,6 @@ proptest! {
 /// (all are at 2, so that all rise to 3). So the steps from way to way count the draws: one in 32
 /// of 64000, 2000 give or take five standard deviations of 44.
 #[test]
-#[ignore = "the model refuses BRRIP as yet"]
 fn brrip_predicts_one_fill_in_32_as_srrip() {
     let table = machines::cache(1, 1, 4, Replacement::Brrip, Inclusion::NonInclusive);
     let mut cache = Cache::new(&table, 1).expect("the model has the policy");

@@ -66,9 +66,12 @@ fn machine(name: &str) -> Machine {
         memory: MainMemory {
             latency_cycles: 100.0,
             page_walk_cycles: 10,
+            walk_cache_entries: Vec::new(),
             source,
             confidence,
         },
+        prefetchers: Vec::new(),
+        interconnect: None,
     }
 }
 

@@ -8,9 +8,28 @@ use super::{Fault, Machine};
 
 /// The built-in machine files, by name.
 const BUILT_IN: &[(&str, &str)] = &[
+    ("alder-lake-e", include_str!("catalogue/alder-lake-e.toml")),
+    ("alder-lake-p", include_str!("catalogue/alder-lake-p.toml")),
+    ("apple-m1", include_str!("catalogue/apple-m1.toml")),
+    ("cascade-lake", include_str!("catalogue/cascade-lake.toml")),
+    (
+        "emerald-rapids",
+        include_str!("catalogue/emerald-rapids.toml"),
+    ),
+    ("genoa", include_str!("catalogue/genoa.toml")),
     ("i7-9700", include_str!("catalogue/i7-9700.toml")),
+    (
+        "icelake-client",
+        include_str!("catalogue/icelake-client.toml"),
+    ),
     ("icelake-sp", include_str!("catalogue/icelake-sp.toml")),
+    ("ivy-bridge", include_str!("catalogue/ivy-bridge.toml")),
+    ("milan", include_str!("catalogue/milan.toml")),
     ("neoverse-n1", include_str!("catalogue/neoverse-n1.toml")),
+    ("neoverse-n2", include_str!("catalogue/neoverse-n2.toml")),
+    ("neoverse-v1", include_str!("catalogue/neoverse-v1.toml")),
+    ("neoverse-v2", include_str!("catalogue/neoverse-v2.toml")),
+    ("rome", include_str!("catalogue/rome.toml")),
     ("ryzen-5900hx", include_str!("catalogue/ryzen-5900hx.toml")),
     (
         "sapphire-rapids",
@@ -24,6 +43,7 @@ const BUILT_IN: &[(&str, &str)] = &[
         "textbook-48k-lru",
         include_str!("catalogue/textbook-48k-lru.toml"),
     ),
+    ("turin", include_str!("catalogue/turin.toml")),
 ];
 
 /// A machine file is a few KiB; more than this is no machine file.
