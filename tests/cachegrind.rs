@@ -184,6 +184,7 @@ fn modelled_kernel(tree: &PsiTree, variant: Variant, bare: bool, d1: D1) -> Miss
     let pages = PageMapOptions {
         page_bytes: 4096,
         frames: Frames::Identity,
+        host_page_bytes: None,
     };
     let mut model = Model::new(&machine, pages, 0, ModelOptions::default()).expect("a model");
     let mut arena = tree.arena.clone();

@@ -39,6 +39,7 @@ fn region(
     let pages = PageMapOptions {
         page_bytes: 4096,
         frames: Frames::Identity,
+        host_page_bytes: None,
     };
     let mut model = Model::new(machine, pages, 0, ModelOptions::default()).unwrap();
     let mut mem = model.on(&mut arena);

@@ -19,6 +19,7 @@ use proptest::prelude::*;
 const IDENTITY: PageMapOptions = PageMapOptions {
     page_bytes: 4096,
     frames: Frames::Identity,
+    host_page_bytes: None,
 };
 
 fn arena() -> Arena {

@@ -27,6 +27,9 @@ pub(super) struct SimArgs {
     /// Pages, a power of two from 4096 to 1073741824
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     page_bytes: u64,
+    /// The trace is that of a guest whose host maps it by pages of this size
+    #[arg(long, value_name = "BYTES")]
+    host_page_bytes: Option<u64>,
     /// Draws page frames, and victims where replacement is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -74,6 +77,7 @@ pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let pages = PageMapOptions {
         page_bytes: args.page_bytes,
         frames,
+        host_page_bytes: args.host_page_bytes,
     };
     let mut model = Model::new(&machine, pages, args.seed, ModelOptions::default())?;
     let mut trace = trace_in::open(&args.trace)?;

@@ -42,6 +42,7 @@ pub fn modelled(accesses: &[Access], d1: D1) -> Misses {
     let pages = PageMapOptions {
         page_bytes: 4096,
         frames: Frames::Identity,
+        host_page_bytes: None,
     };
     let mut model = Model::new(&machine, pages, 0, ModelOptions::default()).unwrap();
     let mut round = || {

@@ -137,10 +137,6 @@ impl Policy {
     fn vacant_way(&self, vacant: &[bool]) -> usize {
         let ways = 0..vacant.len();
         let way = match self {
-            Policy::TreesOfFour { order, .. } => order
-                .iter()
-                .flat_map(|tree| 4 * tree..4 * tree + 4)
-                .find(|way| vacant[*way]),
             Policy::Qlru { rules, .. } if rules.replace == 2 => ways.rev().find(|way| vacant[*way]),
             _ => ways.into_iter().find(|way| vacant[*way]),
         };
