@@ -106,7 +106,7 @@ fn tree_plru_evicts_what_lru_keeps() {
 /// - tree-plru of 6: leaves 0 1 2 3 | 4 5, where the node above 4 5 has no right half. After 0 to
 ///   5: root left, then left, left: 0; right half: 4 (node 4|5 points to 4 since 5 was used); 2;
 ///   5; 1; 4; 3; 5.
-/// - trees-of-four-lru of 8: the trees take turns, each as a tree-plru of four.
+/// - trees-of-four-lru of 8: tree after tree fills; then they take turns, each as a tree-plru of four.
 /// - bit-plru of 3: bits 100 110 001 (2 was the last, all others cleared), 101 (way 0), 010 (way 1
 ///   was the last), 110 (way 0), 001 (way 2).
 /// - nru of 3: as round robin, since all bits are set again at once.
@@ -118,7 +118,7 @@ fn ways_of_lines_never_used_again() {
         (
             "trees-of-four-lru",
             8,
-            &[0, 4, 1, 5, 2, 6, 3, 7, 0, 4, 2, 6, 1, 5, 3, 7],
+            &[0, 1, 2, 3, 4, 5, 6, 7, 0, 4, 2, 6, 1, 5, 3, 7],
         ),
         ("bit-plru", 3, &[0, 1, 2, 0, 1, 0, 2]),
         ("bit-plru", 1, &[0, 0, 0]),
