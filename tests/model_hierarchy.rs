@@ -174,8 +174,8 @@ proptest! {
         for &(line, write) in &accesses {
             let kind = if write { Kind::Store } else { Kind::Load };
             let served = hierarchy.access(line, kind);
-            prop_assert_eq!(usize::from(served.level), naive.access(line, write));
-            served_by[usize::from(served.level)] += 1;
+            prop_assert_eq!(served.level(), naive.access(line, write));
+            served_by[served.level()] += 1;
             let contents: Vec<Vec<(u64, bool)>> = (0..depth)
                 .map(|k| {
                     let mut lines: Vec<_> = hierarchy.cache(k).contents().collect();

@@ -265,7 +265,7 @@ fn compare_stacks(tables: &[machine::Cache], stream: &[(u64, bool)]) -> Result<(
         let served = naive.access(line, op).level;
         causes.request(line, served > 0);
         prop_assert_eq!(
-            usize::from(model.access(line, kind).level),
+            model.access(line, kind).level(),
             served,
             "step {}: {}",
             at,

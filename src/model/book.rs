@@ -40,11 +40,11 @@ impl Model {
             cause,
         };
         let transfer = served
-            .transfer
+            .transfer()
             .map_or(0, |far| self.transfer_ticks[far as usize]);
         // A store that had to take the line from others waits at its own level.
-        let missed = usize::from(served.level).max(usize::from(transfer > 0));
-        let sharing = served.sharing.map(|kind| match kind {
+        let missed = served.level().max(usize::from(transfer > 0));
+        let sharing = served.sharing().map(|kind| match kind {
             Sharing::True => Cause::TrueSharing,
             Sharing::False | Sharing::Adjacent => Cause::FalseSharing,
         });
@@ -53,13 +53,9 @@ impl Model {
             let level = MissLevel::Cache(self.level_numbers[k]);
             let mut ticks = side.core.latency_ticks(k + 1) - side.core.latency_ticks(k);
             if k + 1 == missed && transfer > 0 {
-                ticks = transfer.saturating_sub(side.core.latency_ticks(k)).max(
-                    if usize::from(served.level) > k {
-                        ticks
-                    } else {
-                        0
-                    },
-                );
+                ticks = transfer
+                    .saturating_sub(side.core.latency_ticks(k))
+                    .max(if served.level() > k { ticks } else { 0 });
             }
             let cause = sharing.or(self.hierarchy.last_cause(self.at, k));
             self.attribution.book(key(set, level, cause), ticks);

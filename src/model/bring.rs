@@ -39,10 +39,12 @@ impl Hierarchy {
         }
         self.cores[core].counts[into].prefetcher.issued += 1;
         let mut sets = [0; MAX_LEVELS];
-        let (served, mut dirty, _) = self.search(core, into + 1, line, Kind::Hardware, &mut sets);
+        let found = self.search(core, into + 1, line, Kind::Hardware, &mut sets);
+        let served = found.level as usize;
+        let mut dirty = found.is_dirty();
         if self.directory.is_some() {
-            let mut answer = Served::at(served, 0);
-            dirty |= self.miss_coherently(core, line, Kind::Hardware, &mut answer);
+            let answer = Served::at(served, 0);
+            dirty |= self.miss_coherently(core, line, Kind::Hardware, answer).0;
         }
         for k in (into + 1..served).rev() {
             if self.levels[path[k]].inclusion != Inclusion::Exclusive {

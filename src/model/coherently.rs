@@ -16,8 +16,8 @@ impl Hierarchy {
         let directory = self.directory.as_mut().expect("several cores");
         if store && !directory.owns(core, line) {
             let outcome = directory.request(core, line, true, Some(self.touch), true);
-            served.sharing = outcome.sharing;
-            served.transfer = self.take_from_others(core, line, true, &outcome).1;
+            let (_, transfer) = self.take_from_others(core, line, true, &outcome);
+            served = served.with_transfer(transfer, outcome.sharing);
         } else if kind.is_demand() {
             directory.touch(core, line, store, self.touch);
         }
@@ -28,35 +28,34 @@ impl Hierarchy {
         served
     }
 
-    /// A line that has missed the innermost level was found at `answer.level`: ask the other cores.
-    /// Whether the data are newer than the shared levels' and memory's.
+    /// A line that has missed the innermost level was found as `answer` says: ask the other cores.
+    /// Whether the data are newer than the shared levels' and memory's, and the answer with what they
+    /// did.
     pub(super) fn miss_coherently(
         &mut self,
         core: usize,
         line: u64,
         kind: Kind,
-        answer: &mut Served,
-    ) -> bool {
+        answer: Served,
+    ) -> (bool, Served) {
         let store = kind == Kind::Store;
         let touch = Some(self.touch).filter(|_| kind.is_demand());
-        let private = usize::from(answer.level) < self.private;
+        let private = answer.level() < self.private;
         let directory = self.directory.as_mut().expect("several cores");
         if private && (!store || directory.owns(core, line)) {
             if let Some(touch) = touch {
                 directory.touch(core, line, store, touch);
             }
-            return false;
+            return (false, answer);
         }
         let elsewhere = self.shared_elsewhere(core, line);
         let directory = self.directory.as_mut().expect("several cores");
         let outcome = directory.request(core, line, store, touch, elsewhere.is_none());
-        answer.sharing = outcome.sharing;
         let (dirty, mut transfer) = self.take_from_others(core, line, store, &outcome);
-        if outcome.supplier.is_none() && usize::from(answer.level) == self.depth {
+        if outcome.supplier.is_none() && answer.level() == self.depth {
             transfer = transfer.max(elsewhere.map(|at| self.distance(core, at)));
         }
-        answer.transfer = transfer;
-        dirty
+        (dirty, answer.with_transfer(transfer, outcome.sharing))
     }
 
     /// The first core of a shared cache that `core` has no part in and that has `line`.

@@ -47,31 +47,114 @@ pub enum Distance {
     OtherSocket,
 }
 
-/// Where an access found its line.
+/// Where an access found its line, and what had to happen for it.
+///
+/// Two words that travel in registers: a larger answer would go through memory, and wait there for
+/// the stores before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// 0 for the innermost level; the number of levels for memory, and for other cores' caches.
-    pub level: u8,
     /// Where the line now lies in the innermost level (set times ways plus way).
     pub slot: u32,
-    /// Another core or its shared level had to supply the line or to give it up.
-    pub transfer: Option<Distance>,
-    /// Why, if it was shared with another core.
-    pub sharing: Option<Sharing>,
-    /// A hardware prefetcher had brought the line, and this is its first use.
-    pub first_use: bool,
+    /// Bits 0 to 7 the level, 8 and 9 the transfer, 10 and 11 why, 12 the first use.
+    notes: u32,
 }
+
+const FIRST_USE: u32 = 1 << 12;
 
 impl Served {
     #[inline(always)]
     pub(super) fn at(level: usize, slot: usize) -> Served {
         Served {
-            level: level as u8,
             slot: slot as u32,
-            transfer: None,
-            sharing: None,
-            first_use: false,
+            notes: level as u32,
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn with_first_use(self, first_use: bool) -> Served {
+        let bit = if first_use { FIRST_USE } else { 0 };
+        Served {
+            notes: self.notes | bit,
+            ..self
+        }
+    }
+
+    pub(super) fn with_transfer(
+        self,
+        transfer: Option<Distance>,
+        sharing: Option<Sharing>,
+    ) -> Served {
+        let transfer = transfer.map_or(0, |t| t as u32 + 1);
+        let sharing = sharing.map_or(0, |s| s as u32 + 1);
+        Served {
+            notes: self.notes & (FIRST_USE | 0xff) | transfer << 8 | sharing << 10,
+            ..self
+        }
+    }
+
+    /// 0 for the innermost level; the number of levels for memory, and for other cores' caches.
+    #[inline(always)]
+    #[must_use]
+    pub fn level(self) -> usize {
+        (self.notes & 0xff) as usize
+    }
+
+    /// From how far away another core, or its shared level, supplied the line or gave it up.
+    #[must_use]
+    pub fn transfer(self) -> Option<Distance> {
+        match self.notes >> 8 & 3 {
+            1 => Some(Distance::SameL3),
+            2 => Some(Distance::OtherL3),
+            3 => Some(Distance::OtherSocket),
+            _ => None,
+        }
+    }
+
+    /// Why, if the line was shared with another core.
+    #[must_use]
+    pub fn sharing(self) -> Option<Sharing> {
+        match self.notes >> 10 & 3 {
+            1 => Some(Sharing::True),
+            2 => Some(Sharing::False),
+            3 => Some(Sharing::Adjacent),
+            _ => None,
+        }
+    }
+
+    /// Whether a hardware prefetcher had brought the line, and this is its first use.
+    #[inline(always)]
+    #[must_use]
+    pub fn first_use(self) -> bool {
+        self.notes & FIRST_USE != 0
+    }
+}
+
+/// What a search outwards found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Level that has, or had, the line.
+    pub level: u32,
+    /// Bit 0: it gave up dirty data; bit 1: that was the first use of a prefetched line.
+    notes: u32,
+}
+
+impl Found {
+    #[inline(always)]
+    fn at(level: usize, dirty: bool, first_use: bool) -> Found {
+        Found {
+            level: level as u32,
+            notes: u32::from(dirty) | u32::from(first_use) << 1,
+        }
+    }
+
+    #[inline(always)]
+    pub fn is_dirty(self) -> bool {
+        self.notes & 1 != 0
+    }
+
+    #[inline(always)]
+    pub fn is_first_use(self) -> bool {
+        self.notes & 2 != 0
     }
 }
 
@@ -443,8 +526,9 @@ impl Hierarchy {
             served = self.hit_coherently(core, line, kind, served);
         }
         if self.prefetching && kind.is_demand() {
-            served.first_use = self.first_use(core, 0, slot);
-            self.prefetch(core, line, 0, served.first_use);
+            let first_use = self.first_use(core, 0, slot);
+            self.prefetch(core, line, 0, first_use);
+            served = served.with_first_use(first_use);
         }
         served
     }
@@ -467,11 +551,13 @@ impl Hierarchy {
             side.counts[0].prefetcher.polluting += 1;
         }
         let mut sets = [0; MAX_LEVELS];
-        let (served, mut dirty, first_use) = self.search(core, 1, line, kind, &mut sets);
-        let mut answer = Served::at(served, 0);
-        answer.first_use = first_use;
+        let found = self.search(core, 1, line, kind, &mut sets);
+        let served = found.level as usize;
+        let mut dirty = found.is_dirty();
+        let mut answer = Served::at(served, 0).with_first_use(found.is_first_use());
         if self.directory.is_some() {
-            dirty |= self.miss_coherently(core, line, kind, &mut answer);
+            let (newer, told) = self.miss_coherently(core, line, kind, answer);
+            (dirty, answer) = (dirty | newer, told);
         }
         for k in (1..served).rev() {
             if self.levels[path[k]].inclusion != Inclusion::Exclusive {
@@ -483,7 +569,6 @@ impl Hierarchy {
         if let Some(of_slot) = self.levels[path[0]].nodes.get_mut(slot) {
             *of_slot = node;
         }
-        answer.slot = slot as u32;
         if self.plain {
             if self.settles {
                 self.cores[core].last = (line, slot);
@@ -491,15 +576,17 @@ impl Hierarchy {
         } else {
             self.prefetched.clear();
             if self.prefetching && kind.is_demand() {
-                self.prefetch(core, line, served, first_use);
+                self.prefetch(core, line, served, found.is_first_use());
             }
         }
-        answer
+        Served {
+            slot: slot as u32,
+            ..answer
+        }
     }
 
-    /// Ask the levels of `core` from level `from` outwards: the one that has the line, whether it
-    /// gave up a dirty one, and whether that was the first use of a prefetched line. `sets` gets the
-    /// line's set of each level asked.
+    /// Ask the levels of `core` from level `from` outwards. `sets` gets the line's set of each level
+    /// asked.
     #[inline]
     pub(super) fn search(
         &mut self,
@@ -508,7 +595,7 @@ impl Hierarchy {
         line: u64,
         kind: Kind,
         sets: &mut [usize; MAX_LEVELS],
-    ) -> (usize, bool, bool) {
+    ) -> Found {
         let side = &mut self.cores[core];
         for k in from..self.depth {
             let level = &mut self.levels[side.path[k]];
@@ -524,13 +611,13 @@ impl Hierarchy {
                     let first_use = gone.unused_prefetch && kind.is_demand();
                     counts.prefetcher.useful += u64::from(first_use);
                     counts.prefetcher.unused += u64::from(gone.unused_prefetch && !first_use);
-                    return (k, gone.dirty, first_use);
+                    return Found::at(k, gone.dirty, first_use);
                 }
             } else if let Some(slot) = level.cache.lookup_in(set, line, false) {
                 let first_use = self.prefetching && kind.is_demand();
                 let first_use = first_use && level.cache.take_prefetched(slot);
                 counts.prefetcher.useful += u64::from(first_use);
-                return (k, false, first_use);
+                return Found::at(k, false, first_use);
             }
             counts.misses[kind as usize] += 1;
             if kind.is_demand() {
@@ -542,7 +629,7 @@ impl Hierarchy {
                 }
             }
         }
-        (self.depth, false, false)
+        Found::at(self.depth, false, false)
     }
 
     /// Empty all levels; dirty lines are dropped uncounted, and so is the history of causes.

@@ -558,11 +558,11 @@ impl Model {
             return self.touch_announced::<BOOKED>(place, bytes, field, kind, translation);
         }
         let served = self.hierarchy.access_by(self.at, line, kind);
-        if BOOKED && (served.level > 0 || translation.missed > 0) {
+        if BOOKED && (served.level() > 0 || translation.missed > 0) {
             self.book(place, translation, served, field, kind);
         }
         LineAccess {
-            level: usize::from(served.level),
+            level: served.level(),
             slot: served.slot as usize,
             translation_ticks: translation.all_ticks(),
             wait: Wait::NONE,
@@ -593,11 +593,11 @@ impl Model {
         self.hierarchy.announce(touch, place.physical, site);
         let served = self.hierarchy.access_by(self.at, line, kind);
         let mut wait = Wait::NONE;
-        if let Some(distance) = served.transfer {
+        if let Some(distance) = served.transfer() {
             wait.transfer_ticks = self.transfer_ticks[distance as usize];
             wait.settled_at = self.hierarchy.settled_at(line);
         }
-        if served.first_use {
+        if served.first_use() {
             wait.arrives_at = side.in_flight.arrival(line);
         }
         for prefetched in self.hierarchy.prefetched() {
@@ -609,12 +609,13 @@ impl Model {
             };
             side.in_flight.add(prefetched.line, arrives_at);
         }
-        let noteworthy = served.level > 0 || translation.missed > 0 || served.transfer.is_some();
+        let noteworthy =
+            served.level() > 0 || translation.missed > 0 || served.transfer().is_some();
         if BOOKED && noteworthy {
             self.book(place, translation, served, field, kind);
         }
         LineAccess {
-            level: usize::from(served.level),
+            level: served.level(),
             slot: served.slot as usize,
             translation_ticks: translation.all_ticks(),
             wait,
@@ -657,7 +658,7 @@ impl Model {
             } else {
                 0
             };
-            ticks += side.core.latency_ticks(usize::from(served.level)) - innermost;
+            ticks += side.core.latency_ticks(served.level()) - innermost;
         }
         ticks
     }
