@@ -6,6 +6,7 @@
 use super::ModelError;
 use super::index::Index;
 use super::replacement::{Order, ages};
+use super::tags::position;
 use crate::machine;
 
 /// What had to leave for a fill.
@@ -86,6 +87,29 @@ fn put_word(block: &mut [u32], at: usize, word: u64) {
     block[at + 1] = (word >> 32) as u32;
 }
 
+/// Make `way` the youngest of the ages of `words` words in `block`.
+///
+/// Every word is written, at an address that does not depend on the way: processors that let no load
+/// pass a store whose address is not known yet (speculative store bypass disabled) would else wait
+/// for the search before they look at the next reference.
+#[inline(always)]
+fn renew_in(block: &mut [u32], words: usize, way: usize) {
+    let age = match words {
+        1 => ages::age(word(block, AGES_AT), way),
+        2 => {
+            let (low, high) = (word(block, AGES_AT), word(block, AGES_AT + 2));
+            ages::age(if way < 8 { low } else { high }, way % 8)
+        }
+        _ => ages::age(word(block, AGES_AT + way / 8 * 2), way % 8),
+    };
+    for number in 0..words {
+        let at = AGES_AT + 2 * number;
+        let raised = ages::raised_below(word(block, at), age);
+        let youngest = ages::with_age(raised, way % 8, 0);
+        put_word(block, at, if way / 8 == number { youngest } else { raised });
+    }
+}
+
 #[inline(always)]
 fn key_of(line: u64) -> u64 {
     (line + 1) << FLAG_BITS
@@ -94,30 +118,6 @@ fn key_of(line: u64) -> u64 {
 #[inline]
 fn line_of(entry: u64) -> u64 {
     (entry >> FLAG_BITS) - 1
-}
-
-/// The first of `tags` that is `tag`. For the usual numbers of ways all are compared at once, so that
-/// no branch depends on where the line is.
-#[inline(always)]
-fn position(tags: &[u32], tag: u32) -> Option<usize> {
-    #[inline(always)]
-    fn equal<const WAYS: usize>(tags: &[u32], tag: u32) -> Option<[u8; WAYS]> {
-        let tags: &[u32; WAYS] = tags.try_into().ok()?;
-        Some(std::array::from_fn(|way| u8::from(tags[way] == tag)))
-    }
-    #[inline(always)]
-    fn first(equal: u64) -> Option<usize> {
-        (equal != 0).then(|| equal.trailing_zeros() as usize / 8)
-    }
-    match tags.len() {
-        4 => first(u64::from(u32::from_le_bytes(equal::<4>(tags, tag)?))),
-        8 => first(u64::from_le_bytes(equal::<8>(tags, tag)?)),
-        16 => {
-            let equal = u128::from_le_bytes(equal::<16>(tags, tag)?);
-            (equal != 0).then(|| equal.trailing_zeros() as usize / 8)
-        }
-        _ => tags.iter().position(|other| *other == tag),
-    }
 }
 
 impl Cache {
@@ -264,16 +264,7 @@ impl Cache {
     #[inline(always)]
     fn renew(&mut self, set: usize, way: usize) {
         let block = &mut self.blocks[set * self.stride..][..self.stride];
-        let words = ages::words(self.ways);
-        let at = AGES_AT + way / 8 * 2;
-        let age = ages::age(word(block, at), way % 8);
-        for number in 0..words {
-            let at = AGES_AT + 2 * number;
-            let raised = ages::raised_below(word(block, at), age);
-            put_word(block, at, raised);
-        }
-        let youngest = ages::with_age(word(block, at), way % 8, 0);
-        put_word(block, at, youngest);
+        renew_in(block, ages::words(self.ways), way);
     }
 
     /// Where `line` is, without using it.
@@ -355,14 +346,7 @@ impl Cache {
                 8 * number + ages::first(marks)
             };
         }
-        for number in 0..words {
-            let at = AGES_AT + 2 * number;
-            let raised = ages::raised_below(word(block, at), oldest);
-            put_word(block, at, raised);
-        }
-        let at = AGES_AT + way / 8 * 2;
-        let youngest = ages::with_age(word(block, at), way % 8, 0);
-        put_word(block, at, youngest);
+        renew_in(block, words, way);
         way
     }
 

@@ -26,6 +26,7 @@ pub mod prefetch;
 pub mod replacement;
 pub mod shape;
 pub mod stats;
+mod tags;
 pub mod tlb;
 pub mod walk;
 

@@ -1,0 +1,74 @@
+//! The search for a tag among those of a set: the innermost loop of the model.
+//!
+//! Uses `unsafe` for the vector instructions that every x86-64 processor has; elsewhere, and for what
+//! is no multiple of four, plain comparisons.
+
+#![allow(unsafe_code)]
+
+/// Which of four tags are `tag`, a bit each.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn equal(tags: &[u32; 4], tag: u32) -> u32 {
+    use std::arch::x86_64::{
+        _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps, _mm_set1_epi32,
+    };
+    // SAFETY: x86-64 always has SSE2, and 16 bytes are read from an array of 16, whatever its
+    // alignment.
+    unsafe {
+        let tags = _mm_loadu_si128(tags.as_ptr().cast());
+        let equal = _mm_cmpeq_epi32(tags, _mm_set1_epi32(tag as i32));
+        _mm_movemask_ps(_mm_castsi128_ps(equal)) as u32
+    }
+}
+
+/// Which of four tags are `tag`, a bit each.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn equal(tags: &[u32; 4], tag: u32) -> u32 {
+    let bit = |way: usize| u32::from(tags[way] == tag) << way;
+    bit(0) | bit(1) | bit(2) | bit(3)
+}
+
+/// The first of `tags` that is `tag`. Four are compared at once, so that no branch depends on where
+/// the line is.
+#[inline(always)]
+pub fn position(tags: &[u32], tag: u32) -> Option<usize> {
+    let (fours, rest) = tags.as_chunks::<4>();
+    let found = match fours {
+        [a] => equal(a, tag),
+        [a, b] => equal(a, tag) | equal(b, tag) << 4,
+        [a, b, c] => equal(a, tag) | equal(b, tag) << 4 | equal(c, tag) << 8,
+        [a, b, c, d] => {
+            let low = equal(a, tag) | equal(b, tag) << 4;
+            low | equal(c, tag) << 8 | equal(d, tag) << 12
+        }
+        _ => return tags.iter().position(|other| *other == tag),
+    };
+    if found != 0 {
+        return Some(found.trailing_zeros() as usize);
+    }
+    let at = rest.iter().position(|other| *other == tag)?;
+    Some(4 * fours.len() + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each tag of sets of 1 to 20 ways is found where it is, the first of equals, and others are not.
+    #[test]
+    fn every_way_is_found() {
+        for ways in 1..=20_u32 {
+            let tags: Vec<u32> = (0..ways).map(|way| u32::MAX - way).collect();
+            for way in 0..ways {
+                assert_eq!(
+                    position(&tags, u32::MAX - way),
+                    Some(way as usize),
+                    "{ways}"
+                );
+            }
+            assert_eq!(position(&tags, 7), None, "{ways}");
+            assert_eq!(position(&vec![7; ways as usize], 7), Some(0), "{ways}");
+        }
+    }
+}
