@@ -235,7 +235,7 @@ fn inclusion_victims() {
             h.access(line, Kind::Load);
         }
         assert_eq!(h.stats()[0].back_invalidations, back_invalidations);
-        assert_eq!(h.access(1, Kind::Load).level, served, "{inclusion:?}");
+        assert_eq!(h.access(1, Kind::Load).level(), served, "{inclusion:?}");
     }
 }
 
@@ -248,7 +248,7 @@ fn exclusive_levels_add_up() {
         let mut h = Hierarchy::new(&[machines::l1(1, 2), l2], &[], 0).unwrap();
         let mut sweep = || {
             (0..6)
-                .filter(|l| h.access(*l, Kind::Load).level == 2)
+                .filter(|l| h.access(*l, Kind::Load).level() == 2)
                 .count()
         };
         assert_eq!(sweep(), 6, "cold");
@@ -286,7 +286,7 @@ fn causes_of_textbook_sweeps() {
 fn prefetches_are_counted_apart() {
     let mut h = Hierarchy::new(&[machines::l1(1, 2)], &[1], 0).unwrap();
     h.access(7, Kind::Prefetch);
-    assert_eq!(h.access(7, Kind::Load).level, 0);
+    assert_eq!(h.access(7, Kind::Load).level(), 0);
     let stats = h.stats()[0];
     assert_eq!((stats.prefetches.misses, stats.loads.hits), (1, 1));
     assert_eq!((stats.demand_misses(), stats.causes), (0, [0; 3]));

@@ -173,7 +173,7 @@ impl Oracle {
         let access = if store { Access::Store } else { Access::Load };
         let mut any = false;
         for line in lines {
-            any |= self.hierarchy.access(line, access).level > 0;
+            any |= self.hierarchy.access(line, access).level() > 0;
         }
         self.once[usize::from(store)] += u64::from(any);
         if first != last {
