@@ -597,7 +597,8 @@ impl Hierarchy {
         sets: &mut [usize; MAX_LEVELS],
     ) -> Found {
         let side = &mut self.cores[core];
-        for k in from..self.depth {
+        let places = sets.iter_mut().enumerate().take(self.depth).skip(from);
+        for (k, place) in places {
             let level = &mut self.levels[side.path[k]];
             let counts = &mut side.counts[k];
             counts.requests[kind as usize] += 1;
@@ -605,7 +606,7 @@ impl Hierarchy {
                 side.causes[k] = Some(shadow.request(line));
             }
             let set = level.cache.set_of(line);
-            sets[k] = set;
+            *place = set;
             if level.inclusion == Inclusion::Exclusive {
                 if let Some(gone) = level.cache.remove(line) {
                     let first_use = gone.unused_prefetch && kind.is_demand();

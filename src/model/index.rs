@@ -50,7 +50,7 @@ impl Remainder {
     #[inline(always)]
     fn of(self, n: u64) -> u64 {
         // `magic` is below 2^63 + 1 and n below 2^62.
-        let quotient = (u128::from(n) * self.magic >> self.shift) as u64;
+        let quotient = ((u128::from(n) * self.magic) >> self.shift) as u64;
         n - quotient * self.divisor
     }
 }

@@ -40,7 +40,7 @@ pub fn age(word: u64, at: usize) -> u64 {
 #[inline(always)]
 #[must_use]
 pub fn raised_below(word: u64, age: u64) -> u64 {
-    let below = (age * LOW | HIGH).wrapping_sub(word + LOW) & HIGH;
+    let below = ((age * LOW) | HIGH).wrapping_sub(word + LOW) & HIGH;
     word + (below >> 7)
 }
 
@@ -66,7 +66,7 @@ pub fn with_age(word: u64, at: usize, age: u64) -> u64 {
 #[inline(always)]
 #[must_use]
 pub fn of_age(word: u64, age: u64) -> u64 {
-    let differs = word ^ age * LOW;
+    let differs = word ^ (age * LOW);
     differs.wrapping_sub(LOW) & !differs & HIGH
 }
 
