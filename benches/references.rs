@@ -183,11 +183,7 @@ fn main() {
         let mut rates = [const { Vec::new() }; 3];
         for _ in 0..turns {
             let counted = count(&machine, addresses);
-            let filled = if std::env::var("ONLY").is_ok() {
-                counted
-            } else {
-                full(&machine, addresses)
-            };
+            let filled = full(&machine, addresses);
             let mut runs = vec![counted, filled];
             if let Some(program) = &program {
                 let peer = in_c(program, &file);

@@ -7,7 +7,7 @@
 //!   and must be there; the rest is a comment.
 //!
 //! In a traditional record a third word that begins with a decimal digit is taken as the size, as
-//! in an extended one, and then the address as it is: so [`write`] keeps sizes and crossings in a
+//! in an extended one, and then the address as it is: so `write` keeps sizes and crossings in a
 //! form that Dinero still reads. Labels that are no reference (3 to 5; m, c and v: miscellaneous,
 //! copy back, invalidate) are refused.
 

@@ -1,7 +1,7 @@
 //! `raw-u64`: addresses as little-endian 64-bit words.
 //!
 //! There is nothing but addresses in it, so each is taken as a load of one byte: it says which
-//! line is used, and never crosses one. [`write`] makes such a trace of any other.
+//! line is used, and never crosses one. `write` makes such a trace of any other.
 
 use std::io::{self, Write};
 

@@ -10,7 +10,7 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 /// In bytes without a way: never the oldest, never below anything.
 const NO_WAY: u64 = 0x7f;
 
-/// Most ways whose ages fit bytes with a bit to spare, [`NO_WAY`] aside.
+/// Most ways whose ages fit bytes with a bit to spare, `NO_WAY` aside.
 pub const MOST_WAYS: usize = 127;
 
 /// Words that the ages of `ways` ways take.

@@ -1,6 +1,6 @@
 //! Which way of a full set goes: the state that each policy keeps beside the lines.
 //!
-//! A way that holds no line is always filled first; which of several is said at [`Order::vacant`].
+//! A way that holds no line is always filled first; which of several is said at `Order::vacant`.
 //! A line that is invalidated leaves its way's state as it is.
 //!
 //! | policy | state at power-up | a use | which goes |
