@@ -10,6 +10,8 @@
 //! enter both, a hit leaves both. Writebacks and back-invalidations are not shown to it; a miss
 //! that a back-invalidation caused is therefore a conflict (of the inclusive level's sets).
 
+use rustc_hash::FxHashMap;
+
 /// Cause of a cache miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
@@ -42,52 +44,57 @@ impl Cause {
     }
 }
 
-const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Debug)]
+/// A line of the fully associative cache, and when it was last used; 0 if it is not there.
+#[derive(Clone, Copy, Debug)]
 struct Node {
     line: u64,
-    newer: u32,
-    older: u32,
-    /// Whether the level was ever asked for it.
-    requested: bool,
-    /// Whether it is in the fully associative cache.
-    listed: bool,
+    used: u64,
 }
+
+const NOBODY: Node = Node { line: 0, used: 0 };
 
 /// Fully associative LRU of `lines` lines, and the memory of all lines ever requested.
 ///
-/// A request costs one probe of a hash table, unless the caller remembers the line's node. Memory grows with the number of distinct lines, and
-/// only then.
+/// Time is counted in uses. A ring holds the node that was used at each of the last times; an entry
+/// whose node was used again since is stale, and passed over when the oldest is looked for. So a use
+/// costs two stores, and a request one probe of a hash table, unless the caller remembers the
+/// line's node. Memory grows with the number of distinct lines, a bit for each.
 #[derive(Clone, Debug)]
 pub struct Shadow {
     lines: usize,
     exclusive: bool,
-    listed: usize,
-    newest: u32,
-    oldest: u32,
     nodes: Vec<Node>,
-    /// Open addressing: node number plus 1, or 0.
+    /// Nodes whose lines have left.
+    vacant: Vec<u32>,
+    /// Open addressing by line: node number plus 1, or 0.
     table: Vec<u32>,
     shift: u32,
+    /// By time modulo its length, the node that was used.
+    ring: Vec<u32>,
+    /// The time of the next use, and the first that the ring still knows.
+    now: u64,
+    first: u64,
+    /// By number of 64 lines, those that were ever requested.
+    requested: FxHashMap<u64, u64>,
 }
-
-const FIRST_TABLE_BITS: u32 = 12;
 
 impl Shadow {
     /// Beside a level of `lines` lines. `exclusive`: lines enter by [`evicted`](Shadow::evicted)
     /// and leave when requested.
     #[must_use]
     pub fn new(lines: usize, exclusive: bool) -> Shadow {
+        let table = (2 * lines).next_power_of_two().max(16);
         Shadow {
             lines,
             exclusive,
-            listed: 0,
-            newest: NONE,
-            oldest: NONE,
-            nodes: Vec::with_capacity(1 << (FIRST_TABLE_BITS - 1)),
-            table: vec![0; 1 << FIRST_TABLE_BITS],
-            shift: 64 - FIRST_TABLE_BITS,
+            nodes: Vec::new(),
+            vacant: Vec::new(),
+            table: vec![0; table],
+            shift: 64 - table.trailing_zeros(),
+            ring: vec![0; 2 * table],
+            now: 1,
+            first: 1,
+            requested: FxHashMap::default(),
         }
     }
 
@@ -97,50 +104,70 @@ impl Shadow {
         self.request_node(line).0
     }
 
-    /// [`request`](Shadow::request), and the line's node: it stays the same until the next flush.
+    /// [`request`](Shadow::request), and the line's node, for [`renew`](Shadow::renew).
     #[inline]
     pub fn request_node(&mut self, line: u64) -> (Cause, u32) {
-        let node = self.node_of(line);
-        let state = &mut self.nodes[node as usize];
-        let cause = match (state.requested, state.listed) {
+        let place = self.place_of(line);
+        let listed = self.table[place] != 0;
+        // What is listed was requested, but for what an inner level evicted into an exclusive one.
+        let known = listed && !self.exclusive || self.remember(line);
+        let cause = match (known, listed) {
             (false, _) => Cause::Compulsory,
             (true, false) => Cause::Capacity,
             (true, true) => Cause::Conflict,
         };
-        state.requested = true;
         if self.exclusive {
-            self.unlist(node);
-        } else if self.newest != node {
-            self.unlist(node);
-            self.enlist(node);
+            if listed {
+                let left = self.take_out(place);
+                self.vacant.push(left);
+            }
+            return (cause, 0);
         }
+        let node = match listed {
+            true => self.table[place] - 1,
+            false => self.enter(line, place),
+        };
+        self.use_node(node);
         (cause, node)
     }
 
-    /// A request for the line of `node`, which the real cache has; it is not an exclusive one.
-    #[inline]
-    pub fn renew(&mut self, node: u32) {
-        debug_assert!(!self.exclusive, "a hit leaves an exclusive level");
-        if self.newest != node {
-            self.unlist(node);
-            self.enlist(node);
+    /// A request for `line`, which the real cache has; `node` is what the last request for the line
+    /// answered. `false` if the line has left meanwhile: then it needs a request of its own.
+    #[inline(always)]
+    pub fn renew(&mut self, line: u64, node: u32) -> bool {
+        let known = self.nodes.get(node as usize);
+        let there = known.is_some_and(|known| known.line == line && known.used != 0);
+        if there {
+            self.use_node(node);
         }
+        there
     }
 
     /// An inner level evicted `line` into this exclusive one.
     pub fn evicted(&mut self, line: u64) {
-        let node = self.node_of(line);
-        self.unlist(node);
-        self.enlist(node);
+        let place = self.place_of(line);
+        let node = match self.table[place] {
+            0 => self.enter(line, place),
+            node => node - 1,
+        };
+        self.use_node(node);
     }
 
     /// Forget all.
     pub fn flush(&mut self) {
-        self.nodes.clear();
-        self.table.fill(0);
-        self.listed = 0;
-        self.newest = NONE;
-        self.oldest = NONE;
+        if self.now > 1 {
+            *self = Shadow::new(self.lines, self.exclusive);
+        }
+    }
+
+    /// Whether `line` was ever requested; from now on it was.
+    #[inline]
+    fn remember(&mut self, line: u64) -> bool {
+        let bits = self.requested.entry(line / 64).or_default();
+        let bit = 1 << (line % 64);
+        let known = *bits & bit != 0;
+        *bits |= bit;
+        known
     }
 
     #[inline]
@@ -148,85 +175,109 @@ impl Shadow {
         (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
+    /// Where `line` is in the table, or where it would be.
     #[inline]
-    fn node_of(&mut self, line: u64) -> u32 {
+    fn place_of(&self, line: u64) -> usize {
         let mut at = self.home(line);
         loop {
             match self.table[at] {
-                0 => return self.insert(line),
-                node if self.nodes[node as usize - 1].line == line => return node - 1,
+                0 => return at,
+                node if self.nodes[node as usize - 1].line == line => return at,
                 _ => at = (at + 1) & (self.table.len() - 1),
             }
         }
     }
 
-    #[cold]
-    fn insert(&mut self, line: u64) -> u32 {
-        if 2 * (self.nodes.len() + 1) > self.table.len() {
-            self.shift -= 1;
-            self.table = vec![0; self.table.len() * 2];
-            for node in 0..self.nodes.len() {
-                self.enter(self.nodes[node].line, node as u32);
+    /// A node for `line`, which is not there and belongs in `place`; the oldest makes room.
+    #[inline]
+    fn enter(&mut self, line: u64, place: usize) -> u32 {
+        let node = match self.vacant.pop() {
+            Some(node) => node,
+            None if self.nodes.len() < self.lines => {
+                self.nodes.push(NOBODY);
+                self.nodes.len() as u32 - 1
             }
-        }
-        let node = u32::try_from(self.nodes.len()).expect("fewer than 2^32 distinct lines");
-        self.nodes.push(Node {
-            line,
-            newer: NONE,
-            older: NONE,
-            requested: false,
-            listed: false,
-        });
-        self.enter(line, node);
+            None => return self.replace_oldest(line),
+        };
+        self.nodes[node as usize].line = line;
+        self.table[place] = node + 1;
         node
     }
 
-    fn enter(&mut self, line: u64, node: u32) {
-        let mut at = self.home(line);
+    #[inline]
+    fn replace_oldest(&mut self, line: u64) -> u32 {
+        self.pass_over_stale();
+        let oldest = self.node_used_at(self.first);
+        let left = self.take_out(self.place_of(self.nodes[oldest as usize].line));
+        // What has left may have made room nearer to the line's home.
+        let place = self.place_of(line);
+        self.nodes[left as usize].line = line;
+        self.table[place] = left + 1;
+        left
+    }
+
+    /// Empty `place` of the table; the node that was there. Those behind it that could be nearer to
+    /// their homes move up, so that a search may end at the first free place.
+    #[inline]
+    fn take_out(&mut self, place: usize) -> u32 {
+        let node = self.table[place] - 1;
+        self.nodes[node as usize] = NOBODY;
+        let mask = self.table.len() - 1;
+        let (mut free, mut at) = (place, (place + 1) & mask);
         while self.table[at] != 0 {
-            at = (at + 1) & (self.table.len() - 1);
+            let home = self.home(self.nodes[self.table[at] as usize - 1].line);
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(free) & mask {
+                self.table[free] = self.table[at];
+                free = at;
+            }
+            at = (at + 1) & mask;
         }
-        self.table[at] = node + 1;
+        self.table[free] = 0;
+        node
+    }
+
+    #[inline(always)]
+    fn use_node(&mut self, node: u32) {
+        self.nodes[node as usize].used = self.now;
+        let at = self.now as usize & (self.ring.len() - 1);
+        self.ring[at] = node;
+        self.now += 1;
+        if self.now - self.first == self.ring.len() as u64 {
+            self.drop_stale();
+        }
+    }
+
+    #[inline(always)]
+    fn node_used_at(&self, time: u64) -> u32 {
+        self.ring[time as usize & (self.ring.len() - 1)]
+    }
+
+    #[inline(always)]
+    fn is_stale(&self, time: u64) -> bool {
+        self.nodes[self.node_used_at(time) as usize].used != time
     }
 
     #[inline]
-    fn unlist(&mut self, node: u32) {
-        let Node {
-            newer,
-            older,
-            listed,
-            ..
-        } = self.nodes[node as usize];
-        if !listed {
-            return;
+    fn pass_over_stale(&mut self) {
+        while self.is_stale(self.first) {
+            self.first += 1;
         }
-        match newer {
-            NONE => self.newest = older,
-            n => self.nodes[n as usize].older = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            n => self.nodes[n as usize].newer = newer,
-        }
-        self.nodes[node as usize].listed = false;
-        self.listed -= 1;
     }
 
-    #[inline]
-    fn enlist(&mut self, node: u32) {
-        if self.listed == self.lines {
-            self.unlist(self.oldest);
+    /// The ring is full: its last uses of each node move up and the others go. As no more than a
+    /// quarter of it are last uses, it is long until the next time.
+    #[inline(never)]
+    fn drop_stale(&mut self) {
+        let mask = self.ring.len() - 1;
+        let mut to = self.now;
+        for time in (self.first..self.now).rev() {
+            let node = self.node_used_at(time);
+            if self.nodes[node as usize].used == time {
+                to -= 1;
+                self.ring[to as usize & mask] = node;
+                self.nodes[node as usize].used = to;
+            }
         }
-        let newest = self.newest;
-        match newest {
-            NONE => self.oldest = node,
-            n => self.nodes[n as usize].newer = node,
-        }
-        let state = &mut self.nodes[node as usize];
-        state.newer = NONE;
-        state.older = newest;
-        state.listed = true;
-        self.newest = node;
-        self.listed += 1;
+        self.first = to;
     }
 }

@@ -506,7 +506,10 @@ impl Hierarchy {
             return self.miss(core, line, kind);
         };
         if let Some(shadow) = &mut level.shadow {
-            shadow.renew(level.nodes[slot]);
+            let node = &mut level.nodes[slot];
+            if !shadow.renew(line, *node) {
+                *node = shadow.request_node(line).1;
+            }
         }
         if self.plain {
             if self.settles {
