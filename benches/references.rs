@@ -25,7 +25,7 @@ use kernels::memory::Field;
 use kwalk::machine::{Inclusion, Machine, Replacement};
 use kwalk::model::hierarchy::{Hierarchy, Kind};
 use kwalk::model::page_map::PageMapOptions;
-use kwalk::model::{Model, ModelOptions};
+use kwalk::model::{Access, Model, ModelOptions};
 
 const LINE_BYTES: u64 = 64;
 /// Where in a node a walk reads, in bytes.
@@ -79,9 +79,7 @@ fn timed(work: impl FnOnce() -> [u64; 3]) -> Run {
 fn count(machine: &Machine, addresses: &[u64]) -> Run {
     let mut caches = Hierarchy::new(&machine.caches, &[], 1).expect("a hierarchy");
     timed(|| {
-        for addr in addresses {
-            black_box(caches.access(addr / LINE_BYTES, Kind::Load));
-        }
+        caches.load_all(black_box(addresses));
         let stats = caches.stats();
         std::array::from_fn(|k| stats[k].loads.misses)
     })
@@ -96,12 +94,21 @@ fn full(machine: &Machine, addresses: &[u64]) -> Run {
     let mut model = Model::new(machine, pages, 1, ModelOptions::default()).expect("a model");
     timed(|| {
         model.begin_region();
-        for (i, addr) in addresses.iter().enumerate() {
-            let field = Field {
+        let access = |(i, addr): (usize, &u64)| Access {
+            addr: *addr,
+            field: Field {
                 id: (i % FIELDS.len()) as u16,
                 offset_bytes: (addr % LINE_BYTES) as u32,
-            };
-            black_box(model.load(0, *addr, 8, field));
+            },
+            bytes: 8,
+            kind: Kind::Load,
+        };
+        let mut accesses = Vec::with_capacity(1024);
+        for (number, part) in black_box(addresses).chunks(1000).enumerate() {
+            accesses.clear();
+            let numbered = part.iter().enumerate();
+            accesses.extend(numbered.map(|(i, addr)| access((1000 * number + i, addr))));
+            model.run(&accesses);
         }
         let stats = model.end_region();
         std::array::from_fn(|k| stats.levels[k].loads.misses)

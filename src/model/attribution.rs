@@ -9,6 +9,7 @@
 
 use super::classify::Cause;
 use super::core::cycles_of;
+use super::tags::fetch_ahead;
 
 /// What missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,7 +122,7 @@ pub struct MissKey {
 
 impl MissKey {
     /// 10 bits function, 12 field, 16 line, 3 level, 20 set, 3 cause.
-    fn pack(self) -> u64 {
+    pub(super) fn pack(self) -> u64 {
         assert!(
             self.function < FUNCTIONS && self.field < FIELDS && self.set < SETS,
             "a kernel has at most {FUNCTIONS} functions and {FIELDS} fields, a cache {SETS} sets"
@@ -190,9 +191,15 @@ impl Default for Attribution {
 }
 
 impl Attribution {
-    fn place(&self, key: u64) -> usize {
+    #[inline(always)]
+    fn home(&self, key: u64) -> usize {
         let bits = self.table.len().trailing_zeros();
-        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize;
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
+    }
+
+    #[inline(always)]
+    fn place(&self, key: u64) -> usize {
+        let mut at = self.home(key);
         while self.table[at].misses != 0 && self.table[at].key != key {
             at = (at + 1) & (self.table.len() - 1);
         }
@@ -204,7 +211,21 @@ impl Attribution {
     /// # Panics
     /// If function, field or set are beyond what a table can tell apart.
     pub fn book(&mut self, key: MissKey, ticks: u64) {
-        let key = key.pack();
+        self.book_packed(key.pack(), ticks);
+    }
+
+    /// Book one miss for each packed key with the ticks that it added; they are taken.
+    pub(super) fn book_all(&mut self, misses: &mut Vec<(u64, u64)>) {
+        for (key, _) in misses.iter() {
+            fetch_ahead(&self.table, self.home(*key));
+        }
+        for (key, ticks) in misses.drain(..) {
+            self.book_packed(key, ticks);
+        }
+    }
+
+    #[inline]
+    fn book_packed(&mut self, key: u64, ticks: u64) {
         let mut at = self.place(key);
         if self.table[at].misses == 0 {
             self.used += 1;

@@ -60,24 +60,12 @@ impl Model {
             let cause = sharing.or(self.hierarchy.last_cause(self.at, k));
             self.attribution.book(key(set, level, cause), ticks);
         }
-        let cause = Some(Cause::Translation);
         let second = side.tlbs.has_second(place.class);
-        let rows = [
-            (
-                MissLevel::Dtlb,
-                if second {
-                    translation.ticks
-                } else {
-                    translation.walk_ticks
-                },
-            ),
-            (MissLevel::Stlb, translation.walk_ticks),
-        ];
-        for (k, (level, ticks)) in rows.into_iter().enumerate() {
-            if k < usize::from(translation.missed) && (k == 0 || second) {
-                let set = side.tlbs.set_of(k, place.class, place.page);
-                self.attribution.book(key(set, level, cause), ticks);
-            }
+        for (level, ticks) in translation.rows(second) {
+            let number = usize::from(level == MissLevel::Stlb);
+            let set = side.tlbs.set_of(number, place.class, place.page);
+            let key = key(set, level, Some(Cause::Translation));
+            self.attribution.book(key, ticks);
         }
     }
 }

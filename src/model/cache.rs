@@ -3,6 +3,8 @@
 //! A cache knows neither time nor its neighbours; [`Hierarchy`](super::hierarchy::Hierarchy) joins
 //! several. Lines are numbers, physical address divided by `line_bytes`.
 
+pub(super) mod filter;
+
 use super::ModelError;
 use super::index::Index;
 use super::replacement::{Order, ages};

@@ -40,7 +40,7 @@
 
 use super::ModelError;
 use super::buffers::{Misses, Ports, Ring, Start, StoreBuffer, Stored};
-use super::hierarchy::MAX_LEVELS;
+use super::hierarchy::{Kind, MAX_LEVELS};
 use super::predictor::Gshare;
 use crate::machine;
 
@@ -422,6 +422,16 @@ impl Core {
             data,
             drained,
         });
+    }
+
+    /// A load, a store or a prefetch whose address and value are known at once.
+    #[inline(always)]
+    pub(super) fn access(&mut self, kind: Kind, span: Span, lines: [Option<LineAccess>; 2]) {
+        match kind {
+            Kind::Store => self.store(0, 0, span, lines),
+            Kind::Prefetch => self.prefetch(0, lines[0]),
+            _ => drop(self.load(0, span, lines)),
+        }
     }
 
     /// A locked read-modify-write; when the old value is ready.

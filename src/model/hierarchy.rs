@@ -30,6 +30,7 @@ use super::ModelError;
 use super::cache::Cache;
 use super::classify::{Cause, Shadow};
 use super::coherence::{CoherenceStats, Directory, LineHasher, Sharing, State, Touch};
+use super::filter::Filters;
 use super::prefetch::Prefetchers;
 use super::shape::Shape;
 use super::stats::Counts;
@@ -239,6 +240,8 @@ pub struct Hierarchy {
     pub(super) site: u64,
     pub(super) addr: u64,
     pub(super) prefetched: Vec<Prefetched>,
+    /// Made when many requests first come at once.
+    pub(super) filters: Option<Box<Filters>>,
 }
 
 fn cache_seed(level: u8, seed: u64) -> u64 {
@@ -355,6 +358,7 @@ impl Hierarchy {
             site: 0,
             addr: 0,
             prefetched: Vec::new(),
+            filters: None,
         })
     }
 

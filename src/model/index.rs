@@ -30,7 +30,7 @@ enum Slices {
 #[derive(Clone, Copy, Debug)]
 struct Remainder {
     divisor: u64,
-    magic: u128,
+    magic: u64,
     shift: u32,
 }
 
@@ -42,15 +42,15 @@ impl Remainder {
         let shift = LINE_BITS + divisor.next_power_of_two().trailing_zeros();
         Remainder {
             divisor,
-            magic: (1_u128 << shift).div_ceil(u128::from(divisor)),
+            // At most 2^63.
+            magic: (1_u128 << shift).div_ceil(u128::from(divisor)) as u64,
             shift,
         }
     }
 
     #[inline(always)]
     fn of(self, n: u64) -> u64 {
-        // `magic` is below 2^63 + 1 and n below 2^62.
-        let quotient = ((u128::from(n) * self.magic) >> self.shift) as u64;
+        let quotient = ((u128::from(n) * u128::from(self.magic)) >> self.shift) as u64;
         n - quotient * self.divisor
     }
 }
@@ -116,6 +116,19 @@ impl Index {
         match self.mask {
             Some(mask) => (line & mask) as usize,
             None => self.set_in_slice(line),
+        }
+    }
+
+    /// [`set_of`](Index::set_of) of each of `lines`, into `sets`; how sets are found is looked up once.
+    #[inline(always)]
+    pub fn sets_of(&self, lines: impl Iterator<Item = u64>, sets: &mut [u32]) {
+        let pairs = sets.iter_mut().zip(lines);
+        match (self.mask, &self.slices) {
+            (Some(mask), _) => pairs.for_each(|(set, line)| *set = (line & mask) as u32),
+            (None, Slices::One) => {
+                pairs.for_each(|(set, line)| *set = self.remainder.of(line) as u32)
+            }
+            _ => pairs.for_each(|(set, line)| *set = self.set_in_slice(line) as u32),
         }
     }
 

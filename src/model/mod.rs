@@ -8,6 +8,7 @@
 //! same bits out. Each module says what it leaves out.
 
 pub mod attribution;
+mod block;
 mod book;
 mod bring;
 mod buffers;
@@ -17,8 +18,10 @@ pub mod coherence;
 mod coherently;
 pub mod core;
 mod evict;
+mod filter;
 pub mod hierarchy;
 mod index;
+mod many;
 pub mod modelled;
 pub mod page_map;
 pub mod predictor;
@@ -37,6 +40,8 @@ use self::attribution::{Attribution, FIELDS, MissRow};
 use self::coherence::{CoherenceStats, Spot, Touch};
 use self::core::{Core, CoreStats, LineAccess, Span, Wait, cycles_of, ticks_of};
 use self::hierarchy::Hierarchy;
+pub use self::many::Access;
+use self::many::Many;
 use self::modelled::Modelled;
 use self::page_map::{PageMap, PageMapOptions, Place};
 use self::shape::Shape;
@@ -191,6 +196,8 @@ pub struct Model {
     transfer_ticks: [u64; 3],
     walk_ticks: u64,
     timed: bool,
+    /// Made when many accesses first come at once.
+    many: Option<Box<Many>>,
 }
 
 impl Model {
@@ -263,6 +270,7 @@ impl Model {
             transfer_ticks: transfer.map(ticks_of),
             walk_ticks: ticks_of(f64::from(memory.page_walk_cycles)),
             timed: true,
+            many: None,
         })
     }
 

@@ -8,6 +8,7 @@
 //! Not modelled: entries that cover coalesced pages, an STLB that holds only DTLB victims.
 
 use super::ModelError;
+use super::attribution::MissLevel;
 use super::cache::Cache;
 use super::core::ticks_of;
 use crate::machine::{self, Confidence, Inclusion, Replacement};
@@ -52,6 +53,14 @@ impl Translation {
     #[must_use]
     pub fn all_ticks(self) -> u64 {
         self.ticks + self.walk_ticks
+    }
+
+    /// The levels that missed and what each adds, in ticks; `second`: there is an STLB.
+    pub(super) fn rows(self, second: bool) -> impl Iterator<Item = (MissLevel, u64)> {
+        let first = if second { self.ticks } else { self.walk_ticks };
+        let rows = [(MissLevel::Dtlb, first), (MissLevel::Stlb, self.walk_ticks)];
+        let most = if second { 2 } else { 1 };
+        rows.into_iter().take(usize::from(self.missed).min(most))
     }
 }
 

@@ -16,6 +16,9 @@ use super::page_map::Frame;
 
 /// Levels of tables; 0 is the lowest.
 const LEVELS: usize = 4;
+/// Most loads of a walk: those of a guest's tables, each after those of the host's, and the host's for
+/// the page itself.
+pub(super) const MOST_LOADS: usize = LEVELS * (LEVELS + 2);
 /// `log2` of the entries of a table.
 const INDEX_BITS: u32 = 9;
 const ENTRY_BYTES_SHIFT: u32 = 3;
@@ -133,7 +136,7 @@ impl Walker {
                 let tables = Tables::new(LEVELS as u64, cache_entries, &mut random);
                 (tables, bytes.trailing_zeros())
             }),
-            loads: Vec::with_capacity(LEVELS * (LEVELS + 2)),
+            loads: Vec::with_capacity(MOST_LOADS),
             own_loads: Vec::with_capacity(LEVELS),
         }
     }

@@ -1,0 +1,387 @@
+//! Many accesses at once, in order, none of which waits for the value of another: what a trace has.
+//!
+//! The same as one by one, in less time where the caches are filters (one core, no prefetcher, no
+//! level that needs to know what those inside hold). Then a block of accesses passes four stages: pages
+//! and TLBs, which know nothing of caches; the caches, level by level; the core's clock; the books.
+
+use kernels::memory::Field;
+
+use super::Model;
+use super::attribution::{MissKey, MissLevel};
+use super::block::{Block, REQUESTS, Request};
+use super::classify::Cause;
+use super::core::{Core, LineAccess, Span, Wait};
+use super::hierarchy::Hierarchy;
+use super::stats::Kind;
+use super::tlb::{Tlbs, Translation};
+use super::walk::MOST_LOADS;
+
+/// An access of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Nominal address of its first byte.
+    pub addr: u64,
+    /// What it is booked under.
+    pub field: Field,
+    /// Bytes, 1 to 16; of a prefetch 1, as it is of one line.
+    pub bytes: u8,
+    /// A load, a store or a prefetch by the program.
+    pub kind: Kind,
+}
+
+/// A line of an access: the number of its request, and of its translation.
+#[derive(Clone, Copy, Debug)]
+struct Part(u64);
+
+const AGAIN: u64 = 1 << 63;
+
+impl Part {
+    fn new(request: usize, translation: usize) -> Part {
+        Part(request as u64 | (translation as u64) << 32)
+    }
+
+    /// The line of the part before, once more.
+    fn again(self) -> Part {
+        Part(self.request() as u64 | AGAIN)
+    }
+
+    fn is_again(self) -> bool {
+        self.0 & AGAIN != 0
+    }
+
+    fn request(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// 0: it cost nothing.
+    fn translation(self) -> usize {
+        (self.0 >> 32) as usize & 0xffff
+    }
+}
+
+/// A translation that was not at hand.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    translation: Translation,
+    class: usize,
+    page: u64,
+    /// The walk's loads are the requests just before that of the line.
+    loads: usize,
+}
+
+/// Buffers of [`Model::run`].
+#[derive(Clone, Debug)]
+pub(super) struct Many {
+    parts: Vec<Part>,
+    /// The first is that of no miss.
+    missed: Vec<Missed>,
+    /// What is booked, packed, and its ticks.
+    booked: Vec<(u64, u64)>,
+}
+
+impl Many {
+    fn new() -> Many {
+        Many {
+            parts: Vec::with_capacity(PARTS + 2),
+            missed: Vec::with_capacity(REQUESTS),
+            booked: Vec::with_capacity(4 * REQUESTS),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.parts.clear();
+        self.missed.clear();
+        self.missed.push(Missed {
+            translation: Translation::default(),
+            class: 0,
+            page: 0,
+            loads: 0,
+        });
+    }
+}
+
+/// Lines of accesses that are worked on together; repeated ones need no request.
+const PARTS: usize = 1024;
+
+impl Model {
+    /// The core in use makes `accesses`; addresses are known at once, values of stores too. The same as
+    /// [`load`](Model::load), [`store`](Model::store) and [`prefetch`](Model::prefetch) of each.
+    pub fn run(&mut self, accesses: &[Access]) {
+        if self.hierarchy.is_filter() {
+            return self.run_blocks::<true>(accesses);
+        }
+        for access in accesses {
+            let (addr, bytes) = (access.addr, u64::from(access.bytes));
+            match access.kind {
+                Kind::Store => self.store(0, 0, addr, bytes, access.field),
+                Kind::Prefetch => self.prefetch(0, addr, access.field),
+                _ => drop(self.load(0, addr, bytes, access.field)),
+            }
+        }
+    }
+
+    /// [`present`](Model::present) each of `accesses`.
+    pub fn present_all(&mut self, accesses: &[Access]) {
+        if self.hierarchy.is_filter() {
+            return self.run_blocks::<false>(accesses);
+        }
+        for access in accesses {
+            self.present(access.addr, u64::from(access.bytes), access.kind);
+        }
+    }
+
+    fn run_blocks<const TIMED: bool>(&mut self, accesses: &[Access]) {
+        let mut filters = self.hierarchy.take_filters();
+        let mut many = self.many.take().unwrap_or_else(|| Box::new(Many::new()));
+        let mut rest = accesses;
+        while !rest.is_empty() {
+            many.clear();
+            filters.block.clear();
+            let done = self.translate(rest, &mut filters.block, &mut many);
+            let (now, later) = rest.split_at(done);
+            self.hierarchy.run::<true>(&mut filters);
+            if TIMED {
+                self.time(now, &filters.block, &mut many);
+                self.attribution.book_all(&mut many.booked);
+            } else {
+                self.fill_untimed(&filters.block, &many);
+            }
+            rest = later;
+        }
+        self.hierarchy.put_filters(filters);
+        self.many = Some(many);
+    }
+
+    /// Pages and TLBs: the requests of as many accesses as there is room for; how many.
+    fn translate(&mut self, accesses: &[Access], block: &mut Block, many: &mut Many) -> usize {
+        let shift = self.hierarchy.line_shift();
+        let merged = self.hierarchy.settles;
+        let line_bytes = 1_u64 << shift;
+        let mut requests = [0_u64; 3];
+        let mut nominal = u64::MAX;
+        let mut done = 0;
+        for access in accesses {
+            if block.room() < 2 * (MOST_LOADS + 1) || many.parts.len() >= PARTS {
+                break;
+            }
+            done += 1;
+            let Access {
+                addr,
+                field: _,
+                bytes,
+                kind,
+            } = *access;
+            let last = addr.wrapping_add(u64::from(bytes) - 1);
+            let one = last >> shift == addr >> shift;
+            requests[kind as usize] += 1 + u64::from(!one);
+            if addr >> shift == nominal && one {
+                let before = many.parts[many.parts.len() - 1];
+                many.parts.push(before.again());
+                block.again(kind);
+                self.sides[self.at].tlbs.again();
+                continue;
+            }
+            self.translate_line(addr, kind, block, many);
+            if !one {
+                let next = (addr & !(line_bytes - 1)).wrapping_add(line_bytes);
+                self.translate_line(next, kind, block, many);
+            }
+            if merged {
+                nominal = last >> shift;
+            }
+        }
+        for (count, more) in self.hierarchy.cores[0].counts[0]
+            .requests
+            .iter_mut()
+            .zip(requests)
+        {
+            *count += more;
+        }
+        done
+    }
+
+    #[inline(always)]
+    fn translate_line(&mut self, addr: u64, kind: Kind, block: &mut Block, many: &mut Many) {
+        let place = self.pages.locate(addr);
+        let shift = self.hierarchy.line_shift();
+        let line = place.physical >> shift;
+        let side = &mut self.sides[self.at];
+        side.last = (addr >> shift, line);
+        let translation = side.tlbs.translate(place.class, place.page);
+        let mut number = 0;
+        if translation.missed > 0 {
+            let mut loads = 0;
+            if translation.missed == 2 {
+                let page_shift = self.pages.shift_of(addr);
+                let entries = side.walker.walk(addr, page_shift, place.physical);
+                for entry in entries {
+                    block.push(Request::new(entry >> shift, Kind::Walk));
+                }
+                loads = entries.len();
+                self.hierarchy.cores[0].counts[0].requests[Kind::Walk as usize] += loads as u64;
+            }
+            number = many.missed.len();
+            many.missed.push(Missed {
+                translation,
+                class: place.class,
+                page: place.page,
+                loads,
+            });
+        }
+        let request = block.push(Request::new(line, kind));
+        many.parts.push(Part::new(request, number));
+    }
+
+    /// The core's clock, and what is to be booked.
+    fn time(&mut self, accesses: &[Access], block: &Block, many: &mut Many) {
+        let shift = self.hierarchy.line_shift();
+        let Many {
+            parts,
+            missed,
+            booked,
+        } = many;
+        booked.clear();
+        let side = &mut self.sides[self.at];
+        let mut books = Books {
+            hierarchy: &self.hierarchy,
+            level_numbers: &self.level_numbers,
+            tlbs: &side.tlbs,
+            function: side.function,
+            wanted: side.region.is_some(),
+            walk_ticks: self.walk_ticks,
+            shift,
+            block,
+            missed,
+            booked,
+        };
+        let core = &mut side.core;
+        let mut parts = parts.iter();
+        let mut next = || *parts.next().expect("a part for each line");
+        for access in accesses {
+            let span = Span {
+                start: access.addr,
+                bytes: u64::from(access.bytes),
+            };
+            let part = next();
+            if part.is_again() {
+                let line = Some(LineAccess {
+                    level: 0,
+                    slot: block.slots[part.request()] as usize,
+                    translation_ticks: 0,
+                    wait: Wait::NONE,
+                });
+                core.access(access.kind, span, [line, None]);
+                continue;
+            }
+            let field = access.field;
+            let first = books.line(core, part, field, access.kind);
+            let last = access.addr.wrapping_add(span.bytes - 1);
+            let second = if last >> shift != access.addr >> shift {
+                let here = (1_u64 << shift) - (access.addr & ((1 << shift) - 1));
+                Some(books.line(core, next(), field.at(here as u32), access.kind))
+            } else {
+                None
+            };
+            core.access(access.kind, span, [Some(first), second]);
+        }
+    }
+
+    /// Lines that came outside of time are there.
+    fn fill_untimed(&mut self, block: &Block, many: &Many) {
+        let core = &mut self.sides[self.at].core;
+        for part in many.parts.iter().filter(|part| !part.is_again()) {
+            core.filled_untimed(LineAccess {
+                level: block.levels[part.request()].into(),
+                slot: block.slots[part.request()] as usize,
+                translation_ticks: 0,
+                wait: Wait::NONE,
+            });
+        }
+    }
+}
+
+/// What it takes to say how the lines of a block fared, and to book their misses.
+struct Books<'m> {
+    hierarchy: &'m Hierarchy,
+    level_numbers: &'m [u8],
+    tlbs: &'m Tlbs,
+    function: u16,
+    /// Whether a region has begun.
+    wanted: bool,
+    walk_ticks: u64,
+    shift: u32,
+    block: &'m Block,
+    missed: &'m [Missed],
+    booked: &'m mut Vec<(u64, u64)>,
+}
+
+impl Books<'_> {
+    /// How the line of `part` fared.
+    #[inline(always)]
+    fn line(&mut self, core: &Core, part: Part, field: Field, kind: Kind) -> LineAccess {
+        let request = part.request();
+        let level = usize::from(self.block.levels[request]);
+        let mut translation = Translation::default();
+        if level > 0 || part.translation() > 0 {
+            translation = self.missed(core, part, field, kind);
+        }
+        LineAccess {
+            level,
+            slot: self.block.slots[request] as usize,
+            translation_ticks: translation.all_ticks(),
+            wait: Wait::NONE,
+        }
+    }
+
+    /// What the translation of `part` cost. Books what it and the caches missed, as
+    /// [`Model::book`] does.
+    #[inline(never)]
+    fn missed(&mut self, core: &Core, part: Part, field: Field, kind: Kind) -> Translation {
+        let request = part.request();
+        let Missed {
+            mut translation,
+            class,
+            page,
+            loads,
+        } = self.missed[part.translation()];
+        if translation.missed == 2 {
+            let walk = &self.block.levels[request - loads..request];
+            let loads = walk.iter().map(|level| core.latency_ticks((*level).into()));
+            // The machine's number has one load from the innermost level in it.
+            let all = self.walk_ticks + loads.sum::<u64>();
+            translation.walk_ticks = all - core.latency_ticks(0);
+        }
+        if !self.wanted || !kind.is_demand() {
+            return translation;
+        }
+        let key = MissKey {
+            function: self.function,
+            field: field.id,
+            line: field.offset_bytes >> self.shift,
+            set: 0,
+            level: MissLevel::Dtlb,
+            cause: Some(Cause::Translation),
+        };
+        let line = self.block.requests[request].line();
+        for k in 0..usize::from(self.block.levels[request]) {
+            let key = MissKey {
+                set: self.hierarchy.cache(k).set_of(line) as u32,
+                level: MissLevel::Cache(self.level_numbers[k]),
+                cause: self
+                    .hierarchy
+                    .classifies(k)
+                    .then(|| self.block.causes[k][request]),
+                ..key
+            };
+            let ticks = core.latency_ticks(k + 1) - core.latency_ticks(k);
+            self.booked.push((key.pack(), ticks));
+        }
+        for (level, ticks) in translation.rows(self.tlbs.has_second(class)) {
+            let number = usize::from(level == MissLevel::Stlb);
+            let set = self.tlbs.set_of(number, class, page) as u32;
+            self.booked
+                .push((MissKey { set, level, ..key }.pack(), ticks));
+        }
+        translation
+    }
+}
