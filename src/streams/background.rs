@@ -1,0 +1,1 @@
+//! What Linux and its tasks touch between two calls of PSI.
