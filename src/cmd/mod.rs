@@ -9,6 +9,7 @@ mod report;
 mod run;
 mod shared_table;
 mod sim;
+mod sim_cores;
 mod sim_stream;
 mod stream_tables;
 mod table;

@@ -6,6 +6,7 @@ use std::io::{BufWriter, Write};
 use anyhow::bail;
 
 use super::machine::{first_allowed, host_machine};
+use super::sim_cores;
 use super::sim_stream::{Output, StreamArgs, Streams};
 use super::trace_in::{self, Format};
 use crate::machine::{Machine, catalogue};
@@ -70,11 +71,33 @@ enum To {
 
 /// References of a trace, by kind.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    loads: u64,
-    stores: u64,
-    modifies: u64,
-    fetches: u64,
+pub(super) struct Counts {
+    pub loads: u64,
+    pub stores: u64,
+    pub modifies: u64,
+    pub fetches: u64,
+}
+
+impl Counts {
+    /// One more of `kind`.
+    pub(super) fn add(&mut self, kind: Kind) {
+        *match kind {
+            Kind::Fetch => &mut self.fetches,
+            Kind::Load => &mut self.loads,
+            Kind::Store => &mut self.stores,
+            Kind::Modify => &mut self.modifies,
+        } += 1;
+    }
+}
+
+/// What a reference is to the caches: a modify is a load and a store.
+pub(super) fn accesses(kind: Kind) -> &'static [Access] {
+    match kind {
+        Kind::Fetch => &[],
+        Kind::Load => &[Access::Load],
+        Kind::Store => &[Access::Store],
+        Kind::Modify => &[Access::Load, Access::Store],
+    }
 }
 
 pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -113,10 +136,19 @@ pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         frames,
         host_page_bytes: args.host_page_bytes,
     };
-    let mut model = Model::new(&machine, pages, args.seed, ModelOptions::default())?;
     let [name] = &args.traces[..] else {
-        unreachable!("several traces are run elsewhere");
+        let names = &args.traces;
+        return sim_cores::run(
+            names,
+            args.format,
+            &machine,
+            pages,
+            args.seed,
+            args.csv,
+            out,
+        );
     };
+    let mut model = Model::new(&machine, pages, args.seed, ModelOptions::default())?;
     let mut trace = trace_in::open(name, args.format)?;
     let (mut block, mut counts) = (Vec::new(), Counts::default());
     while trace.read_block(&mut block)? {
@@ -181,25 +213,8 @@ fn machine(name: &str) -> anyhow::Result<Machine> {
 fn drive(model: &mut Model, block: &[Reference], counts: &mut Counts) {
     let shift = model.hierarchy().line_shift();
     for reference in block {
-        let accesses: &[Access] = match reference.kind {
-            Kind::Fetch => {
-                counts.fetches += 1;
-                continue;
-            }
-            Kind::Load => {
-                counts.loads += 1;
-                &[Access::Load]
-            }
-            Kind::Store => {
-                counts.stores += 1;
-                &[Access::Store]
-            }
-            Kind::Modify => {
-                counts.modifies += 1;
-                &[Access::Load, Access::Store]
-            }
-        };
-        for access in accesses {
+        counts.add(reference.kind);
+        for access in accesses(reference.kind) {
             for line in reference.lines(shift) {
                 // One byte of each line stands for all of it.
                 model.present(reference.addr.max(line << shift), 1, *access);

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::model::attribution::{MissLevel, MissRow};
 use crate::model::classify::Cause;
 use crate::streams::edit::Edit;
-use crate::streams::replay::{Replayed, site, target};
+use crate::streams::replay::{Replayed, site, spot_name, target};
 use crate::streams::steps::{Deed, Round};
 
 /// What was run, and what came of it.
@@ -120,10 +120,7 @@ pub(super) fn text(told: &Told<'_>) -> String {
     table(told, "by struct.field@offset", told.sums(field), &mut text);
     if told.round.cores.len() > 1 {
         cores(told, &mut text);
-        let spot = |number: u16| match names.targets.get(usize::from(number)) {
-            Some(target) => target.owner.path(),
-            None => String::new(),
-        };
+        let spot = |number: u32| spot_name(told.round, number);
         text.push_str(&shared_table::text(&told.replayed.shared, &spot));
     }
     text
@@ -216,6 +213,19 @@ fn causes(told: &Told<'_>, text: &mut String) {
         }
         text.push('\n');
     }
+    let upgrades = told
+        .replayed
+        .cores
+        .iter()
+        .map(|core| core.coherence.upgrades)
+        .sum();
+    if upgrades > 0 {
+        let _ = writeln!(
+            text,
+            "  {} counted as l1d misses: stores to lines that others hold too",
+            plural(upgrades, "upgrade")
+        );
+    }
 }
 
 /// `name`, at most `width` columns of it.
@@ -291,6 +301,7 @@ fn cores(told: &Told<'_>, text: &mut String) {
             stats.coherence.invalidations,
         );
     }
+    text.push_str("  transfers: lines that another core supplied, page tables among them\n");
 }
 
 /// Columns of the CSV.

@@ -62,7 +62,7 @@ impl Replayed {
         let cores = model.end_regions();
         let directory = model.hierarchy().directory();
         let sharing = directory.map_or_else(Vec::new, |directory| directory.pairs());
-        shared.went(&sharing);
+        shared.went(&sharing, |addr| addr);
         Ok(Replayed {
             cores,
             misses: model.misses(),
@@ -93,6 +93,25 @@ impl Replayed {
     }
 }
 
+/// Site and target as the one number of [`SharedLines`].
+fn spot(site: u16, target: u16) -> u32 {
+    u32::from(site) << 16 | u32::from(target)
+}
+
+/// What lies at a spot of [`Replayed::shared`]: the field, or who uses what has no name.
+#[must_use]
+pub fn spot_name(round: &Round, spot: u32) -> String {
+    let target = round.names.targets.get((spot & 0xffff) as usize);
+    let site = round.names.sites.get((spot >> 16) as usize);
+    match (target, site) {
+        (Some(target), Some(site)) if target.owner.field.is_empty() => {
+            format!("{} in {}", target.owner.path(), site.function)
+        }
+        (Some(target), _) => target.owner.path(),
+        (None, _) => String::new(),
+    }
+}
+
 /// Whose instruction the misses of `row` are of.
 #[must_use]
 pub fn site<'r>(round: &'r Round, row: &MissRow) -> Option<&'r Site> {
@@ -116,7 +135,8 @@ fn run(model: &mut Model, round: &Round, mut shared: Option<&mut SharedLines>) {
             model.enter(step.site);
         }
         if let Some(shared) = &mut shared {
-            shared.touch(step.core, step.paddr, step.bytes, step.deed, step.target);
+            let what = spot(step.site, step.target);
+            shared.touch(step.core, step.paddr, step.bytes, step.deed, what);
         }
         let object_offset = round.names.targets[usize::from(step.target)]
             .owner

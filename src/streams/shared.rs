@@ -1,7 +1,7 @@
 //! Lines that several cores use: who reads and writes which bytes of them, and how often they went
 //! from core to core.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::steps::Deed;
 use crate::model::coherence::{Sharing, SharingKey};
@@ -15,7 +15,7 @@ pub struct User {
     pub stores: u64,
     /// By offset in the line, what is touched there (a number that the caller knows) and whether it
     /// is ever written.
-    pub spots: BTreeMap<u32, (u16, bool)>,
+    pub spots: BTreeMap<u32, (u32, bool)>,
 }
 
 /// One line.
@@ -73,7 +73,7 @@ impl SharedLines {
 
     /// An access of `core` to `bytes` bytes (at least one) from the physical address `addr` on;
     /// `what` is a number that the caller knows.
-    pub fn touch(&mut self, core: u16, addr: u64, bytes: u32, deed: Deed, what: u16) {
+    pub fn touch(&mut self, core: u16, addr: u64, bytes: u32, deed: Deed, what: u32) {
         let last = addr.saturating_add(u64::from(bytes) - 1);
         for number in addr >> self.shift..=last >> self.shift {
             let offset = addr.max(number << self.shift) - (number << self.shift);
@@ -87,15 +87,20 @@ impl SharedLines {
         }
     }
 
-    /// What went between cores.
-    pub fn went(&mut self, pairs: &[(SharingKey, u64)]) {
+    /// What went between cores: `physical` is the address at which the model has a line.
+    pub fn went(&mut self, pairs: &[(SharingKey, u64)], mut physical: impl FnMut(u64) -> u64) {
+        let mut sums: HashMap<u64, [u64; 3]> = HashMap::new();
         for (key, count) in pairs {
             let place = match key.kind {
                 Sharing::True => 0,
                 Sharing::False => 1,
                 Sharing::Adjacent => 2,
             };
-            self.lines.entry(key.line).or_default().went[place] += count;
+            sums.entry(key.line).or_default()[place] += count;
+        }
+        for (number, line) in &mut self.lines {
+            let known = sums.get(&(physical(number << self.shift) >> self.shift));
+            line.went = known.copied().unwrap_or_default();
         }
     }
 
