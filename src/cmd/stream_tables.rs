@@ -59,12 +59,13 @@ impl Told<'_> {
         levels
     }
 
+    /// Walks over the groups; 0 where others than these were recorded.
+    fn walks(&self, round: &Round) -> u64 {
+        if self.psi { round.walks } else { 0 }
+    }
+
     fn path(&self) -> &'static str {
-        if self.psi {
-            "PSI"
-        } else {
-            "the recorded paths"
-        }
+        if self.psi { "PSI" } else { "the recorded path" }
     }
 
     /// Accesses by what `key` makes of them, and misses by level.
@@ -109,12 +110,12 @@ pub(super) fn text(told: &Told<'_>) -> String {
         (site.path > 0, site.function.clone())
     };
     let sums = told.sums(function).into_iter();
-    let mark = if told.psi { "*" } else { "+" };
+    let mark = "*";
     let rows = sums.map(|((inside, name), accesses, misses, cycles)| {
         let mark = if inside { mark } else { " " };
         (format!("{mark} {name}"), accesses, misses, cycles)
     });
-    let title = format!("by function ({mark} inside {})", told.path());
+    let title = format!("by function ({mark} inside)");
     table(told, &title, rows.collect(), &mut text);
     let field = |_, target: u16| names.targets[usize::from(target)].owner.path();
     table(told, "by struct.field@offset", told.sums(field), &mut text);
@@ -165,7 +166,7 @@ fn inside(told: &Told<'_>, text: &mut String) {
     let misses = told.replayed.inside_misses(told.round);
     let path = told.path();
     let per_walk = |misses: u64, walks: u64| misses as f64 / walks as f64;
-    let _ = match told.round.walks {
+    let _ = match told.walks(told.round) {
         0 => writeln!(text, "\nL1D misses inside {path}: {misses}"),
         walks => writeln!(
             text,
@@ -176,7 +177,7 @@ fn inside(told: &Told<'_>, text: &mut String) {
         ),
     };
     if let Some((round, before)) = told.before {
-        let _ = match round.walks {
+        let _ = match told.walks(round) {
             0 => writeln!(text, "without the edits: {before}"),
             walks => writeln!(
                 text,
@@ -190,8 +191,11 @@ fn inside(told: &Told<'_>, text: &mut String) {
 fn causes(told: &Told<'_>, text: &mut String) {
     let shown: Vec<Cause> = CAUSES
         .into_iter()
-        .filter(|c| {
-            told.round.cores.len() > 1 || !matches!(c, Cause::TrueSharing | Cause::FalseSharing)
+        .filter(|c| match c {
+            // All misses of a TLB are of one cause, and are in the column before.
+            Cause::Translation => false,
+            Cause::TrueSharing | Cause::FalseSharing => told.round.cores.len() > 1,
+            _ => true,
         })
         .collect();
     let _ = write!(text, "\n{:8}{:>8}", "misses", "all");
@@ -203,11 +207,9 @@ fn causes(told: &Told<'_>, text: &mut String) {
         let all = told.replayed.misses_where(|row| row.level == level);
         let _ = write!(text, "{:8}{all:>8}", level.name());
         for cause in &shown {
-            let translation = *cause == Cause::Translation;
-            let of_tlb = matches!(level, MissLevel::Dtlb | MissLevel::Stlb);
-            let cell = match translation == of_tlb {
-                true => told.replayed.by_cause(level, *cause).to_string(),
-                false => "-".into(),
+            let cell = match level {
+                MissLevel::Dtlb | MissLevel::Stlb => "-".into(),
+                MissLevel::Cache(_) => told.replayed.by_cause(level, *cause).to_string(),
             };
             let _ = write!(text, "{cell:>12}");
         }
@@ -337,7 +339,7 @@ pub(super) fn csv(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
     };
     let all = || "all".to_string();
     let inside = told.replayed.inside_misses(told.round);
-    total(all(), "", "", "walks", told.round.walks.to_string());
+    total(all(), "", "", "walks", told.walks(told.round).to_string());
     total(all(), "", "", "visits", told.round.visits.to_string());
     total(all(), "l1d", "", "inside_misses", inside.to_string());
     let per_walk = |misses: u64, walks: u64| match walks {
@@ -349,10 +351,10 @@ pub(super) fn csv(told: &Told<'_>, out: &mut dyn Write) -> io::Result<()> {
         "l1d",
         "",
         "inside_misses_per_walk",
-        per_walk(inside, told.round.walks),
+        per_walk(inside, told.walks(told.round)),
     );
     if let Some((round, before)) = told.before {
-        let value = per_walk(before, round.walks);
+        let value = per_walk(before, told.walks(round));
         total(
             all(),
             "l1d",
