@@ -65,7 +65,7 @@ impl Background {
             }
             let gap = gaps.last_mut().expect("there is always one");
             gap.push(Touched {
-                addr: BASE | access.paddr % BASE,
+                addr: BASE + access.paddr % BASE,
                 bytes: u64::from(access.bytes),
                 write: access.write,
             });

@@ -188,9 +188,7 @@ impl<'a> Labels<'a> {
         }
         // Objects of the header may have dots in their names.
         let ends = path.match_indices('.').map(|(at, _)| at);
-        let named = ends
-            .filter(|at| self.named.contains_key(&path[..*at]))
-            .last();
+        let named = ends.rev().find(|at| self.named.contains_key(&path[..*at]));
         let at = named.or_else(|| path.find('.'))?;
         Some((&path[..at], &path[at + 1..]))
     }
@@ -235,7 +233,7 @@ mod tests {
             ),
             ("odd", "odd", "odd", "", 0),
             ("@", "@", "@", "", 0),
-            ("].@1", "", "]", "", 1),
+            ("].@1", "]", "]", "", 1),
         ] {
             let owner = labels.parse(label);
             let found = (
