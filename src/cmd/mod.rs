@@ -11,6 +11,7 @@ mod shared_table;
 mod sim;
 mod sim_cores;
 mod sim_stream;
+mod stream_csv;
 mod stream_tables;
 mod table;
 mod trace_in;

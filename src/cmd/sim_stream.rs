@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
+use super::stream_csv;
 use super::stream_tables::{self, Told};
 use super::trace_in::{self, note};
 use crate::machine::Machine;
@@ -163,7 +164,7 @@ impl Streams {
             before: self.recorded.as_ref().zip(before),
         };
         match output {
-            Output::Csv => stream_tables::csv(&told, out)?,
+            Output::Csv => stream_csv::csv(&told, out)?,
             Output::Cachegrind => {
                 let command = format!("kwalk sim {}", self.names.join(" "));
                 let text = cachegrind::text(&self.round, &replayed, machine, &command);
