@@ -185,9 +185,20 @@ impl Experiment {
             "placement" | "placements" => self.placements = self.placements_of(&at, values)?,
             "pages" => self.pages = at.names(values, Pages::ALL, Pages::parse)?,
             "start" | "starts" => {
-                let accepted =
-                    format!("warm, flushed, polluted:KiB with KiB from 1 to {MAX_POLLUTION_KIB}");
-                self.starts = at.each(values, &accepted, Start::parse)?;
+                let accepted = format!(
+                    "warm, flushed, polluted:KiB with KiB from 1 to {MAX_POLLUTION_KIB}, stream:FILE"
+                );
+                let mut starts = at.each(values, &accepted, Start::parse)?;
+                for start in &mut starts {
+                    if let Start::Stream(path) = start {
+                        self.find_stream(
+                            &at,
+                            path,
+                            "a recording of a whole round trip that exists",
+                        )?;
+                    }
+                }
+                self.starts = starts;
             }
             "lines" => self.lines = at.names(values, Lines::ALL, Lines::parse)?,
             "machine" | "machines" => self.machines = at.words(values)?,
@@ -249,18 +260,50 @@ impl Experiment {
         })?;
         for placement in &mut placements {
             if let Placement::Stream(path) = placement {
-                let beside = self.file.parent().map(|folder| folder.join(&*path));
-                *path = [Some(path.clone()), beside]
-                    .into_iter()
-                    .flatten()
-                    .find(|p| p.is_file())
-                    .ok_or_else(|| {
-                        let given = format!("stream:{}", path.display());
-                        at.refuse(given, "a file of recorded addresses that exists")
-                    })?;
+                self.find_stream(at, path, "a file of recorded addresses that exists")?;
             }
         }
         Ok(placements)
+    }
+
+    /// Replace `path` by where the file is: as given, or beside the experiment's file, or in the
+    /// `streams` folder there, as a results folder has it.
+    fn find_stream(
+        &self,
+        at: &Place<'_>,
+        path: &mut PathBuf,
+        accepted: &str,
+    ) -> Result<(), ExperimentError> {
+        let folder = self.file.parent();
+        let beside = folder.map(|folder| folder.join(&*path));
+        let kept = folder.zip(path.file_name());
+        let kept = kept.map(|(folder, name)| folder.join("streams").join(name));
+        let found = [Some(path.clone()), beside, kept].into_iter().flatten();
+        *path = found
+            .into_iter()
+            .find(|p| p.is_file())
+            .ok_or_else(|| at.refuse(format!("stream:{}", path.display()), accepted))?;
+        Ok(())
+    }
+
+    /// Files of recordings that the experiment names, each once.
+    #[must_use]
+    pub fn streams(&self) -> Vec<&std::path::Path> {
+        let placed = self
+            .placements
+            .iter()
+            .filter_map(|placement| match placement {
+                Placement::Stream(path) => Some(path.as_path()),
+                _ => None,
+            });
+        let started = self.starts.iter().filter_map(|start| match start {
+            Start::Stream(path) => Some(path.as_path()),
+            _ => None,
+        });
+        let mut all: Vec<&std::path::Path> = placed.chain(started).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// All points, grouped by machine, backend and the other choices; within a group the plotted
@@ -281,7 +324,7 @@ impl Experiment {
                 for layout in &self.layouts {
                     for placement in &self.placements {
                         for &pages in &self.pages {
-                            for &start in &self.starts {
+                            for start in &self.starts {
                                 for &lines in &self.lines {
                                     for axes in self.grid() {
                                         for &variant in &self.variants {
@@ -292,7 +335,7 @@ impl Experiment {
                                                 layout: layout.clone(),
                                                 placement: placement.clone(),
                                                 pages,
-                                                start,
+                                                start: start.clone(),
                                                 lines,
                                                 machine: machine.clone(),
                                                 backend,

@@ -7,7 +7,12 @@ pub mod machine;
 mod mrc;
 mod report;
 mod run;
+mod shared_table;
 mod sim;
+mod sim_cores;
+mod sim_stream;
+mod stream_csv;
+mod stream_tables;
 mod table;
 mod trace_in;
 

@@ -41,7 +41,7 @@ pub(super) fn mrc(args: &MrcArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Some(sets) = args.sets {
         distances.push(StackDistances::new(sets)?);
     }
-    let mut trace = trace_in::open(&args.trace)?;
+    let mut trace = trace_in::open(&args.trace.trace, args.trace.format)?;
     let (mut block, mut fetches) = (Vec::new(), 0_u64);
     while trace.read_block(&mut block)? {
         for reference in &block {

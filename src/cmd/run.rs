@@ -113,6 +113,9 @@ fn one(
 ) -> anyhow::Result<()> {
     let provenance = Provenance::new(experiment, utc(SystemTime::now()));
     let mut recorder = Recorder::create(dir, force, provenance)?;
+    for file in experiment.streams() {
+        recorder.keep_stream(file)?;
+    }
     let bar = progress(experiment);
     let options = RunOptions { attribution: true };
     let outcome = run::run(experiment, &options, &mut |row| match row {

@@ -3,8 +3,12 @@
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 
+use anyhow::bail;
+
 use super::machine::{first_allowed, host_machine};
-use super::trace_in::{self, TraceArgs};
+use super::sim_cores;
+use super::sim_stream::{Output, StreamArgs, Streams};
+use super::trace_in::{self, Format};
 use crate::machine::{Machine, catalogue};
 use crate::model::classify::Cause;
 use crate::model::hierarchy::Kind as Access;
@@ -17,10 +21,19 @@ use crate::trace::{Kind, Reference, Trace, din};
 /// Counts only: a trace does not say what depends on what, so there is no time. A modify is a load
 /// and a store. A reference that crosses lines is one request for each. Instruction fetches are
 /// left out.
+///
+/// Recorded streams of Linux run at their physical addresses, each CPU on a core of its own, with
+/// misses by function, field and cause, and with what-if edits.
 #[derive(Debug, clap::Args)]
 pub(super) struct SimArgs {
+    /// Trace file, gzip or not; - is standard input. Several run on a core each, in turns
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<String>,
+    /// How they are written down [default: by their names, or how they begin]
+    #[arg(long, value_name = "NAME")]
+    format: Option<Format>,
     #[command(flatten)]
-    trace: TraceArgs,
+    streams: StreamArgs,
     /// Machine: a catalogue name, a machine file, or host
     #[arg(long, value_name = "NAME", required_unless_present = "to")]
     machine: Option<String>,
@@ -39,8 +52,8 @@ pub(super) struct SimArgs {
     /// Print CSV
     #[arg(long)]
     csv: bool,
-    /// Write the trace in another format to standard output, instead of running it
-    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["machine", "csv"])]
+    /// Write in another format to standard output: the trace (din), or its misses (cachegrind)
+    #[arg(long, value_name = "FORMAT", conflicts_with = "csv")]
     to: Option<To>,
 }
 
@@ -48,24 +61,68 @@ pub(super) struct SimArgs {
 const HOST: &str = "host";
 
 /// Formats that are written.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum To {
     /// Dinero: `label address size` in hexadecimal
     Din,
+    /// For cg_annotate and KCachegrind: struct as file, offset as line; of recorded streams only
+    Cachegrind,
 }
 
 /// References of a trace, by kind.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    loads: u64,
-    stores: u64,
-    modifies: u64,
-    fetches: u64,
+pub(super) struct Counts {
+    pub loads: u64,
+    pub stores: u64,
+    pub modifies: u64,
+    pub fetches: u64,
+}
+
+impl Counts {
+    /// One more of `kind`.
+    pub(super) fn add(&mut self, kind: Kind) {
+        *match kind {
+            Kind::Fetch => &mut self.fetches,
+            Kind::Load => &mut self.loads,
+            Kind::Store => &mut self.stores,
+            Kind::Modify => &mut self.modifies,
+        } += 1;
+    }
+}
+
+/// What a reference is to the caches: a modify is a load and a store.
+pub(super) fn accesses(kind: Kind) -> &'static [Access] {
+    match kind {
+        Kind::Fetch => &[],
+        Kind::Load => &[Access::Load],
+        Kind::Store => &[Access::Store],
+        Kind::Modify => &[Access::Load, Access::Store],
+    }
 }
 
 pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    if let Some(To::Din) = args.to {
-        return convert(&mut trace_in::open(&args.trace)?, out);
+    let to = args.to;
+    if to == Some(To::Din) && args.machine.is_some() {
+        bail!("--to din does not run the trace; accepted: no --machine with it");
+    }
+    let mut streams = args.traces.iter();
+    if streams.any(|name| trace_in::is_stream(name, args.format)) {
+        return sim_streams(args, out);
+    }
+    if let Some(option) = args.streams.given() {
+        bail!("{option} needs recorded streams (--format linux-stream); all other options work");
+    }
+    if to == Some(To::Cachegrind) {
+        bail!(
+            "--to cachegrind: a program's trace names no function and no field; accepted: recorded streams \
+             (--format linux-stream), or valgrind --tool=cachegrind PROGRAM"
+        );
+    }
+    if to == Some(To::Din) {
+        let [name] = &args.traces[..] else {
+            bail!("--to din: {} traces; accepted: one", args.traces.len());
+        };
+        return convert(&mut trace_in::open(name, args.format)?, out);
     }
     // clap has asked for it.
     let machine = machine(args.machine.as_deref().unwrap_or(HOST))?;
@@ -79,8 +136,20 @@ pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         frames,
         host_page_bytes: args.host_page_bytes,
     };
+    let [name] = &args.traces[..] else {
+        let names = &args.traces;
+        return sim_cores::run(
+            names,
+            args.format,
+            &machine,
+            pages,
+            args.seed,
+            args.csv,
+            out,
+        );
+    };
     let mut model = Model::new(&machine, pages, args.seed, ModelOptions::default())?;
-    let mut trace = trace_in::open(&args.trace)?;
+    let mut trace = trace_in::open(name, args.format)?;
     let (mut block, mut counts) = (Vec::new(), Counts::default());
     while trace.read_block(&mut block)? {
         drive(&mut model, &block, &mut counts);
@@ -105,6 +174,34 @@ pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Recorded streams.
+fn sim_streams(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let other = |name: &&String| !trace_in::is_stream(name, args.format);
+    if let Some(name) = args.traces.iter().find(other) {
+        bail!(
+            "{name}: does not begin as a recorded stream, as the other traces do; accepted: traces of one \
+             kind, or --format linux-stream"
+        );
+    }
+    let streams = Streams::read(&args.traces, &args.streams)?;
+    let output = match (args.to, args.csv) {
+        (Some(To::Din), _) => return streams.write_din(out),
+        (Some(To::Cachegrind), _) => Output::Cachegrind,
+        (None, true) => Output::Csv,
+        (None, false) => Output::Tables,
+    };
+    let Some(name) = &args.machine else {
+        bail!("--to cachegrind counts misses, so it needs --machine NAME");
+    };
+    let pages = PageMapOptions {
+        page_bytes: args.page_bytes,
+        // The recording has physical addresses.
+        frames: Frames::Identity,
+        host_page_bytes: args.host_page_bytes,
+    };
+    streams.run(&machine(name)?, pages, args.seed, output, out)
+}
+
 fn machine(name: &str) -> anyhow::Result<Machine> {
     if name == HOST {
         return Ok(host_machine(first_allowed())?.machine);
@@ -116,25 +213,8 @@ fn machine(name: &str) -> anyhow::Result<Machine> {
 fn drive(model: &mut Model, block: &[Reference], counts: &mut Counts) {
     let shift = model.hierarchy().line_shift();
     for reference in block {
-        let accesses: &[Access] = match reference.kind {
-            Kind::Fetch => {
-                counts.fetches += 1;
-                continue;
-            }
-            Kind::Load => {
-                counts.loads += 1;
-                &[Access::Load]
-            }
-            Kind::Store => {
-                counts.stores += 1;
-                &[Access::Store]
-            }
-            Kind::Modify => {
-                counts.modifies += 1;
-                &[Access::Load, Access::Store]
-            }
-        };
-        for access in accesses {
+        counts.add(reference.kind);
+        for access in accesses(reference.kind) {
             for line in reference.lines(shift) {
                 // One byte of each line stands for all of it.
                 model.present(reference.addr.max(line << shift), 1, *access);
@@ -162,7 +242,7 @@ struct Row {
 }
 
 /// As CSV files spell it.
-fn level_name(level: u8) -> String {
+pub(super) fn level_name(level: u8) -> String {
     match level {
         1 => "l1d".into(),
         level => format!("l{level}"),

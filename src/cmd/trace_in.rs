@@ -2,22 +2,93 @@
 
 use std::io::{self, Write};
 
-use crate::trace::{Format, Source, Trace, TraceError};
+use std::path::Path;
+
+use crate::streams::steps::{Choice, Deed, Round};
+use crate::streams::{Stream, StreamError, looks_like_a_stream};
+use crate::trace::{self, Kind, Reference, Source, Trace};
+
+/// How a trace is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// valgrind --tool=lackey --trace-mem=yes
+    Lackey,
+    /// Dinero: `label address [size]` in hexadecimal
+    Din,
+    /// little-endian 64-bit addresses
+    RawU64,
+    /// recorded accesses of Linux, with fields and functions
+    LinuxStream,
+}
+
+impl Format {
+    fn of_program(self) -> Option<trace::Format> {
+        match self {
+            Format::Lackey => Some(trace::Format::Lackey),
+            Format::Din => Some(trace::Format::Din),
+            Format::RawU64 => Some(trace::Format::RawU64),
+            Format::LinuxStream => None,
+        }
+    }
+}
 
 /// Which trace.
 #[derive(Debug, clap::Args)]
 pub(super) struct TraceArgs {
     /// Trace file, gzip or not; - is standard input
     #[arg(value_name = "TRACE")]
-    trace: String,
+    pub trace: String,
     /// How it is written down [default: by its name, or how it begins]
     #[arg(long, value_name = "NAME")]
-    format: Option<Format>,
+    pub format: Option<Format>,
 }
 
-/// Open it; a guessed format is told on standard error.
-pub(super) fn open(args: &TraceArgs) -> Result<Trace, TraceError> {
-    let trace = Trace::open(Source::named(&args.trace), args.format)?;
+/// Whether the trace called `name` is a recorded stream: as `format` says, or else how it begins.
+pub(super) fn is_stream(name: &str, format: Option<Format>) -> bool {
+    match format {
+        Some(format) => format == Format::LinuxStream,
+        None => looks_like_a_stream(name),
+    }
+}
+
+/// Read a recorded stream that has accesses.
+pub(super) fn stream(name: &str) -> Result<Stream, StreamError> {
+    let file = Path::new(name);
+    let stream = Stream::read(file)?;
+    if stream.accesses().next().is_none() {
+        return Err(StreamError::Line {
+            file: file.into(),
+            line: stream.lines.max(1),
+            what: "the file ends, and no line of it is an access; accepted: a recorded stream, of lines \"n cpu psi pc RW size \
+                   vaddr paddr value label\""
+                .into(),
+        });
+    }
+    Ok(stream)
+}
+
+/// The accesses of a round, at physical addresses.
+pub(super) fn references(round: &Round) -> Vec<Reference> {
+    let reference = |step: &crate::streams::steps::Step| Reference {
+        kind: match step.deed {
+            Deed::Load => Kind::Load,
+            Deed::Store => Kind::Store,
+            Deed::Modify => Kind::Modify,
+        },
+        bytes: step.bytes,
+        addr: step.paddr,
+        site: 0,
+    };
+    round.steps.iter().map(reference).collect()
+}
+
+/// Open it; a guessed format is told on standard error. A recorded stream yields physical addresses.
+pub(super) fn open(name: &str, format: Option<Format>) -> anyhow::Result<Trace> {
+    if is_stream(name, format) {
+        let round = Round::of(&[stream(name)?], Choice::default());
+        return Ok(Trace::ready(name, references(&round)));
+    }
+    let trace = Trace::open(Source::named(name), format.and_then(Format::of_program))?;
     if let Some(guess) = trace.guessed_from() {
         note(&format!(
             "{}: read as {}, by {guess}; --format names another",

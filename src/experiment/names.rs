@@ -159,7 +159,7 @@ impl fmt::Display for Placement {
 }
 
 /// What the caches hold when an operation begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
     /// What the operation before left.
     Warm,
@@ -170,18 +170,24 @@ pub enum Start {
     },
     /// Nothing: every line of the arena was flushed.
     Flushed,
+    /// What the operation before left, after the accesses of this recording outside PSI.
+    Stream(PathBuf),
 }
 
 /// Most data that a start may touch, in KiB: the arena's region for them holds 1 GiB.
 pub const MAX_POLLUTION_KIB: u64 = 256 << 10;
 
 impl Start {
-    /// `warm`, `polluted:KiB` or `flushed`.
+    /// `warm`, `polluted:KiB`, `flushed` or `stream:FILE`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Start> {
         match text {
             "warm" => Some(Start::Warm),
             "flushed" => Some(Start::Flushed),
+            _ if text.starts_with("stream:") => {
+                let path = &text["stream:".len()..];
+                (!path.is_empty()).then(|| Start::Stream(path.into()))
+            }
             _ => {
                 let kib = text.strip_prefix("polluted:")?.parse().ok()?;
                 (1..=MAX_POLLUTION_KIB)
@@ -198,6 +204,11 @@ impl fmt::Display for Start {
             Start::Warm => f.write_str("warm"),
             Start::Polluted { kib } => write!(f, "polluted:{kib}"),
             Start::Flushed => f.write_str("flushed"),
+            // By its name alone, as the results folder keeps it: the same row on every machine.
+            Start::Stream(path) => {
+                let name = path.file_name().unwrap_or_default();
+                write!(f, "stream:{}", name.to_string_lossy())
+            }
         }
     }
 }
@@ -228,7 +239,13 @@ mod tests {
         for v in Variant::ALL {
             assert_eq!(Variant::parse(v.name()), Some(*v));
         }
-        for text in ["warm", "flushed", "polluted:1", "polluted:262144"] {
+        for text in [
+            "warm",
+            "flushed",
+            "polluted:1",
+            "polluted:262144",
+            "stream:b.txt.gz",
+        ] {
             assert_eq!(Start::parse(text).map(|s| s.to_string()), Some(text.into()));
         }
         for text in [
@@ -238,6 +255,8 @@ mod tests {
             "polluted:0",
             "polluted:262145",
             "polluted:-1",
+            "stream:",
+            "stream",
         ] {
             assert_eq!(Start::parse(text), None, "{text}");
         }

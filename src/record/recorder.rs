@@ -333,6 +333,29 @@ impl Recorder {
         self.write_provenance()
     }
 
+    /// Copy `file`, a recording that the run needs, into the folder `streams`, so that the run can be
+    /// repeated.
+    ///
+    /// # Errors
+    /// If it cannot be copied, or another file of that name was kept.
+    pub fn keep_stream(&self, file: &Path) -> Result<(), RecorderError> {
+        let failed = |message: String| RecorderError {
+            file: file.into(),
+            message,
+        };
+        let folder = self.dir.join("streams");
+        let name = file.file_name().unwrap_or_default();
+        let copy = folder.join(name);
+        fs::create_dir_all(&folder).map_err(|e| failed(e.to_string()))?;
+        let content = fs::read(file).map_err(|e| failed(e.to_string()))?;
+        if fs::read(&copy).is_ok_and(|kept| kept != content) {
+            return Err(failed(
+                "another recording of that name is kept already; accepted: a name of its own for each".into(),
+            ));
+        }
+        fs::write(&copy, content).map_err(|e| failed(e.to_string()))
+    }
+
     /// Write summary and verdicts and the end of the run.
     ///
     /// # Errors

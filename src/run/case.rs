@@ -92,6 +92,15 @@ impl Case {
         }
     }
 
+    /// Whether an operation is a whole round trip, rather than one call of PSI.
+    #[must_use]
+    pub fn is_round_trip(&self) -> bool {
+        match self.kernel {
+            Kernel::PsiPipe | Kernel::PsiInner => true,
+            Kernel::PsiWalk | Kernel::PsiDepth => false,
+        }
+    }
+
     /// Parts of an operation that one CPU does: two where both sides of a pipe have their own.
     #[must_use]
     pub fn parts(&self) -> u64 {
@@ -106,7 +115,7 @@ impl Case {
     pub fn polluted_bytes(&self) -> u64 {
         match self.point.start {
             Start::Polluted { kib } => kib * KIB,
-            Start::Warm | Start::Flushed => 0,
+            Start::Warm | Start::Flushed | Start::Stream(_) => 0,
         }
     }
 

@@ -15,12 +15,13 @@ use std::path::PathBuf;
 use kernels::layout::Layout;
 use kernels::psi::{PsiOffsets, RecordedPlacement};
 
-use crate::experiment::{Backend, Experiment, Placement, Point};
+use crate::experiment::{Backend, Experiment, Placement, Point, Start};
 use crate::layouts;
 use crate::machine::Machine;
 use crate::native::affinity;
 use crate::record::{Attribution, RecorderError, Sample, Sharing};
 use crate::streams::Stream;
+use crate::streams::background::Background;
 
 /// What a run need not do.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +72,7 @@ fn input(error: impl std::fmt::Display) -> RunError {
 pub(crate) struct Sources {
     layouts: HashMap<String, Layout>,
     streams: HashMap<PathBuf, RecordedPlacement>,
+    backgrounds: HashMap<PathBuf, Background>,
 }
 
 impl Sources {
@@ -78,6 +80,7 @@ impl Sources {
         let mut sources = Sources {
             layouts: HashMap::new(),
             streams: HashMap::new(),
+            backgrounds: HashMap::new(),
         };
         for name in &experiment.layouts {
             let layout = layouts::resolve(name).map_err(input)?;
@@ -90,7 +93,21 @@ impl Sources {
                 sources.streams.insert(path.clone(), stream.placement);
             }
         }
+        for start in &experiment.starts {
+            if let Start::Stream(path) = start {
+                let background = Background::read(path).map_err(input)?;
+                sources.backgrounds.insert(path.clone(), background);
+            }
+        }
         Ok(sources)
+    }
+
+    /// What runs between two operations of `point`, if its start is a recording.
+    fn background(&self, point: &Point) -> Option<&Background> {
+        match &point.start {
+            Start::Stream(path) => Some(&self.backgrounds[path]),
+            _ => None,
+        }
     }
 
     fn layout(&self, point: &Point) -> &Layout {
@@ -154,6 +171,15 @@ pub fn run(
     if models.is_empty() && !natives.is_empty() && natives.iter().all(|p| p.cpus() == 2) {
         // Points that need two CPUs are unavailable rows beside others; alone they are nothing.
         affinity::choose(2).map_err(|e| RunError::Nothing(e.to_string()))?;
+    }
+    if models.is_empty()
+        && !natives.is_empty()
+        && natives.iter().all(|p| matches!(p.start, Start::Stream(_)))
+    {
+        return Err(RunError::Nothing(format!(
+            "{}; --backend model runs these points, other starts work on native",
+            native::NO_STREAM
+        )));
     }
     let asked = machines::Asked {
         native: !natives.is_empty(),

@@ -13,6 +13,7 @@ use crate::machine::Machine;
 use crate::model::page_map::PageMapOptions;
 use crate::model::{FieldSet, Model, ModelOptions, RegionStats};
 use crate::record::{Attribution, Keys, Status};
+use crate::streams::background::Background;
 
 /// Operations before and within the measured region. Ten walks settle the policies here (an LRU
 /// settles in two); a tree-PLRU set that is overfull may cycle through states, so several walks
@@ -91,7 +92,8 @@ pub fn run(
                 let split = machines.huge_pages_split(&point.machine);
                 // Where misses fall depends on the placement: the map shows the first one.
                 let book = options.attribution && *seed == experiment.seed;
-                let yields = one(&mut case, machine, split, book, &keys, &idle)?;
+                let background = sources.background(point);
+                let yields = one(&mut case, machine, background, split, book, &keys, &idle)?;
                 Ok((case, keys, yields))
             })
             .collect();
@@ -145,6 +147,7 @@ impl Sums {
 fn one(
     case: &mut Case,
     machine: &Machine,
+    background: Option<&Background>,
     split: bool,
     book: bool,
     keys: &Keys,
@@ -176,7 +179,7 @@ fn one(
     let period = case.period();
     let mut mem = model.on(&mut arena);
     case.begin(&mut mem, &globals, &mut at);
-    match case.point.start {
+    match &case.point.start {
         Start::Warm => {
             case.operate(
                 &mut mem,
@@ -202,6 +205,31 @@ fn one(
                 let done = case.operate(&mut mem, &globals, 1, &mut at);
                 let stats = mem.end_region();
                 if i < COLD_WARM_UP {
+                    mem.clear_misses();
+                } else {
+                    sums.add(&stats, done.visits, 1);
+                }
+            }
+        }
+        Start::Stream(_) => {
+            let background = background.expect("read with the other sources");
+            let whole = case.is_round_trip();
+            let gaps = if whole {
+                1
+            } else {
+                background.gaps.len() as u64
+            };
+            // Operations after which kernel and background are where they began. Two of these settle
+            // an LRU.
+            let count = period * gaps;
+            for i in 0..3 * count {
+                model.on(&mut arena).untimed();
+                background.present(&mut model, (!whole).then_some(i));
+                let mut mem = model.on(&mut arena);
+                mem.begin_region();
+                let done = case.operate(&mut mem, &globals, 1, &mut at);
+                let stats = mem.end_region();
+                if i < 2 * count {
                     mem.clear_misses();
                 } else {
                     sums.add(&stats, done.visits, 1);

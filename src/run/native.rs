@@ -91,6 +91,10 @@ pub fn run(
     // Points that are compared stand in one batch: the same axes, whatever else differs.
     let mut batches: BTreeMap<Batch, Vec<&Point>> = BTreeMap::new();
     for point in points {
+        if matches!(point.start, Start::Stream(_)) {
+            unavailable(experiment, sources, host, point, sink)?;
+            continue;
+        }
         let axes = point.axes.clone().into_iter().collect();
         batches.entry((point.cpus(), axes)).or_default().push(point);
     }
@@ -136,6 +140,29 @@ pub fn run(
     for note in refused.into_iter().chain(watch.notes.iter().cloned()) {
         sink(Row::Note(note))?;
     }
+    Ok(())
+}
+
+/// Why a recording is no start on real memory.
+pub const NO_STREAM: &str = "start = stream:FILE is not run on native: the recorded addresses are those of another machine's memory";
+
+/// The rows of a point that real memory cannot run.
+fn unavailable(
+    experiment: &Experiment,
+    sources: &Sources,
+    host: &Host,
+    point: &Point,
+    sink: &mut Sink<'_>,
+) -> Result<(), RunError> {
+    for seed in seeds(experiment) {
+        let case = Case::new(experiment, sources, point, seed)?;
+        let keys = keys(experiment, &case, &host.name, &host.cpu.to_string());
+        for metric in ["time_ns_per_op", "time_ns_per_visit"] {
+            let value = Value::unavailable(metric, "ns", NO_STREAM);
+            sink(Row::Sample(sample(&keys, &case, 0, value)))?;
+        }
+    }
+    sink(Row::PointDone)?;
     Ok(())
 }
 
@@ -249,7 +276,8 @@ fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
             let ticks = (clock::end() - begin) as f64 - clock.empty_region_ticks.median;
             (ticks / m.count as f64, visits as f64 / m.count as f64)
         }
-        Start::Polluted { .. } | Start::Flushed => {
+        // Recordings never get here: they are unavailable.
+        Start::Polluted { .. } | Start::Flushed | Start::Stream(_) => {
             if m.count == 0 {
                 operate(m, WARM_UP.next_multiple_of(period));
                 m.count = 1;
@@ -295,7 +323,7 @@ fn mean_but_slowest(ticks: &[f64]) -> f64 {
 /// What a cold start does before each operation.
 fn disturb(m: &Mounted) {
     match m.case.point.start {
-        Start::Warm => {}
+        Start::Warm | Start::Stream(_) => {}
         Start::Polluted { .. } => {
             let base = m.mapped.host(Region::Other.base());
             black_box(m.case.pollute(&mut native(), base));

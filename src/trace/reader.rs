@@ -84,6 +84,8 @@ enum Decoder {
     Din(Lines),
     /// With the address of the last instruction.
     Lackey(Lines, u64),
+    /// Under this name, what somebody else has decoded.
+    Ready(String, std::vec::IntoIter<Reference>),
 }
 
 /// An open trace.
@@ -148,10 +150,26 @@ impl Trace {
         })
     }
 
+    /// References that somebody else has read from what is called `name`: at least one.
+    #[must_use]
+    pub fn ready(name: &str, references: Vec<Reference>) -> Trace {
+        Trace {
+            decoder: Decoder::Ready(name.to_string(), references.into_iter()),
+            format: Format::RawU64,
+            guess: None,
+            block: BLOCK_REFERENCES,
+            references: 0,
+            unended: false,
+            ended: false,
+            error: None,
+        }
+    }
+
     /// Its name, for messages.
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.decoder {
+            Decoder::Ready(name, _) => name,
             Decoder::Raw(raw) => &raw.input.name,
             Decoder::Din(lines) | Decoder::Lackey(lines, _) => &lines.input.name,
         }
@@ -205,6 +223,10 @@ impl Trace {
     fn decode(&mut self, into: &mut Vec<Reference>) {
         let block = self.block;
         let (more, error) = match &mut self.decoder {
+            Decoder::Ready(_, references) => {
+                into.extend(references.by_ref().take(block));
+                (references.len() > 0, None)
+            }
             Decoder::Raw(raw) => raw.read(into),
             Decoder::Din(lines) => {
                 let parse = |line: &[u8]| din::parse(line).map(Some);
