@@ -130,8 +130,10 @@ impl Hierarchy {
                 level.tell_apart(requests, origins, fared, &mut causes[k], &mut counts[k]);
             }
             if k + 1 < self.depth {
-                for kind in 0..before.len() {
-                    counts[k + 1].requests[kind] += counts[k].misses[kind] - before[kind];
+                let now = counts[k].misses;
+                let asked = counts[k + 1].requests.iter_mut();
+                for (count, (now, before)) in asked.zip(now.iter().zip(before)) {
+                    *count += now - before;
                 }
             }
             std::mem::swap(here, next);
