@@ -9,7 +9,7 @@
 //! several. The misses of C and of counting must be equal, or there is nothing to compare; with TLBs,
 //! page walks use the caches too.
 //!
-//! `cargo bench --bench references`; `cargo test --benches` runs everything once, briefly.
+//! `cargo bench --bench references`, with `-- walk` only the streams with that in their names; `cargo test --benches` runs everything once, briefly.
 
 #[path = "../tests/common/machines.rs"]
 mod machines;
@@ -183,7 +183,12 @@ fn main() {
         "{:22}{:>8}{:>8}{:>8}{:>16}{:>16}",
         "", "C", "count", "full", "count / C", "full / C"
     );
-    for (name, addresses, count_goal, full_goal) in &streams {
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
+    for (name, addresses, count_goal, full_goal) in streams.iter().filter(|s| is_wanted(s.0)) {
         let file = folder.path().join("addresses");
         let bytes: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
         fs::write(&file, bytes).expect("a temporary file");

@@ -24,6 +24,20 @@ impl Ring {
         self.times[self.next]
     }
 
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// What [`oldest`](Ring::oldest) answers before each of the next pushes, if these are no more than
+    /// the ring is long.
+    #[inline(always)]
+    pub fn oldest_few(&self) -> [u64; 8] {
+        match self.times.get(self.next..self.next + 8) {
+            Some(few) => few.try_into().expect("8 of them"),
+            None => std::array::from_fn(|i| self.times[(self.next + i) % self.times.len()]),
+        }
+    }
+
     #[inline]
     pub fn push(&mut self, time: u64) {
         self.times[self.next] = time;
@@ -77,7 +91,7 @@ impl Ports {
     }
 
     /// Take a port for `kind` at `time`, or in the first cycle after it that has one free.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, kind: Start, time: u64) -> u64 {
         let kind = kind as usize;
         let one = 1 << (8 * kind);
@@ -97,8 +111,9 @@ impl Ports {
             if taken > 0xffff {
                 break;
             }
-            let by_kind = [taken & 0xff, taken >> 8];
-            if by_kind[kind] < self.most[kind] && by_kind[0] + by_kind[1] < self.most_together {
+            let (loads, stores) = (taken & 0xff, taken >> 8);
+            let own = if kind == 0 { loads } else { stores };
+            if own < self.most[kind] && loads + stores < self.most_together {
                 *slot += one;
                 break;
             }
@@ -121,39 +136,72 @@ impl Ports {
 /// Outstanding misses of one level: when each of its registers becomes free.
 #[derive(Clone, Debug)]
 pub struct Misses {
-    /// Sorted, earliest first.
+    /// A ring that begins at `first`, sorted, earliest first.
     free_at: Vec<u64>,
+    first: usize,
 }
 
 impl Misses {
     pub fn new(registers: u32) -> Misses {
         Misses {
             free_at: vec![0; registers as usize],
+            first: 0,
         }
     }
 
     /// First time from `time` on at which a register is free.
     #[inline]
     pub fn free_from(&self, time: u64) -> u64 {
-        time.max(self.free_at[0])
+        time.max(self.free_at[self.first])
     }
 
-    /// Occupy a register from `start`, when one is free, to `end`: the one that became free last,
-    /// so that a chain of misses, booked ahead, holds one register and leaves the others to younger
-    /// misses.
+    /// Occupy a register from `start`, when one is free, to `end`, which is later: the one that became
+    /// free last, so that a chain of misses, booked ahead, holds one register and leaves the others to
+    /// younger misses.
     #[inline]
     pub fn occupy(&mut self, start: u64, end: u64) {
-        let free = self.free_at.partition_point(|&at| at <= start);
-        debug_assert!(free > 0, "a miss starts when a register is free");
-        let later = &mut self.free_at[free - 1..];
-        let before_end = later[1..].partition_point(|&at| at < end);
-        later.copy_within(1..=before_end, 0);
-        later[before_end] = end;
+        debug_assert!(self.free_at[self.first] <= start, "a register is free");
+        let mut at = self.last();
+        let second = self.after(self.first);
+        if end >= self.free_at[at] && (self.free_at[second] > start || at == self.first) {
+            // The only free one is held longest: the ring turns.
+            self.free_at[self.first] = end;
+            self.first = second;
+            return;
+        }
+        // From the latest down: those that are held longer stay, those until then move down by one.
+        while self.free_at[at] > end {
+            at = self.before(at);
+        }
+        let mut moved = end;
+        loop {
+            std::mem::swap(&mut self.free_at[at], &mut moved);
+            if moved <= start {
+                return;
+            }
+            at = self.before(at);
+        }
+    }
+
+    fn after(&self, at: usize) -> usize {
+        if at + 1 == self.free_at.len() {
+            0
+        } else {
+            at + 1
+        }
+    }
+
+    fn before(&self, at: usize) -> usize {
+        at.checked_sub(1).unwrap_or(self.free_at.len() - 1)
+    }
+
+    fn last(&self) -> usize {
+        self.before(self.first)
     }
 
     /// When all are free.
     pub fn idle(&self) -> u64 {
-        self.free_at[self.free_at.len() - 1]
+        self.free_at[self.last()]
     }
 }
 
@@ -263,5 +311,32 @@ impl StoreBuffer {
             number -= 1;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a plain list: of the registers that are free the one with the latest time is taken.
+        #[test]
+        fn the_register_that_became_free_last_is_taken(
+            registers in 1_u32..20,
+            misses in prop::collection::vec((0_u64..400, 1_u64..200), 1..200),
+        ) {
+            let mut own = Misses::new(registers);
+            let mut list = vec![0; registers as usize];
+            for (time, latency) in misses {
+                let earliest = *list.iter().min().expect("a register");
+                let start = time.max(earliest);
+                prop_assert_eq!(own.free_from(time), start);
+                own.occupy(start, start + latency);
+                let free = list.iter_mut().filter(|at| **at <= start);
+                *free.max().expect("one is free") = start + latency;
+                prop_assert_eq!(Some(own.idle()), list.iter().max().copied());
+            }
+        }
     }
 }

@@ -72,7 +72,7 @@ const FLAG_BITS: u32 = 2;
 const FLAGS: u64 = DIRTY | PREFETCHED;
 
 /// The tag of a line that has bits beyond its tag.
-#[cold]
+#[inline]
 fn wide_tag(rest: u64) -> u32 {
     ((rest ^ rest >> 32) as u32).max(1)
 }

@@ -44,14 +44,24 @@ impl Cause {
     }
 }
 
-/// A line of the fully associative cache, and when it was last used; 0 if it is not there.
+/// A line of the fully associative cache.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     line: u64,
+    /// When it was last used; 0 if it is not there.
     used: u64,
+    /// Where it is in the table.
+    place: u32,
 }
 
-const NOBODY: Node = Node { line: 0, used: 0 };
+const NOBODY: Node = Node {
+    line: 0,
+    used: 0,
+    place: 0,
+};
+
+/// 2^64 divided by the golden ratio, odd: spreads lines over the table (Knuth, TAOCP 3, 6.4).
+const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Fully associative LRU of `lines` lines, and the memory of all lines ever requested.
 ///
@@ -64,8 +74,9 @@ pub struct Shadow {
     lines: usize,
     exclusive: bool,
     nodes: Vec<Node>,
-    /// Nodes whose lines have left.
+    /// Nodes whose lines have left, and how many are there.
     vacant: Vec<u32>,
+    listed: usize,
     /// Open addressing by line: node number plus 1, or 0.
     table: Vec<u32>,
     shift: u32,
@@ -89,6 +100,7 @@ impl Shadow {
             exclusive,
             nodes: Vec::new(),
             vacant: Vec::new(),
+            listed: 0,
             table: vec![0; table],
             shift: 64 - table.trailing_zeros(),
             ring: vec![0; 2 * table],
@@ -118,8 +130,7 @@ impl Shadow {
         };
         if self.exclusive {
             if listed {
-                let left = self.take_out(place);
-                self.vacant.push(left);
+                self.take_out(self.table[place] - 1);
             }
             return (cause, 0);
         }
@@ -172,7 +183,7 @@ impl Shadow {
 
     #[inline]
     fn home(&self, line: u64) -> usize {
-        (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        (line.wrapping_mul(HASH) >> self.shift) as usize
     }
 
     /// Where `line` is in the table, or where it would be.
@@ -188,52 +199,51 @@ impl Shadow {
         }
     }
 
-    /// A node for `line`, which is not there and belongs in `place`; the oldest makes room.
+    /// A node for `line`, which is not there and belongs in `place`. If there are too many then, the
+    /// oldest leaves.
     #[inline]
     fn enter(&mut self, line: u64, place: usize) -> u32 {
-        let node = match self.vacant.pop() {
-            Some(node) => node,
-            None if self.nodes.len() < self.lines => {
-                self.nodes.push(NOBODY);
-                self.nodes.len() as u32 - 1
-            }
-            None => return self.replace_oldest(line),
+        let node = self.vacant.pop().unwrap_or_else(|| {
+            self.nodes.push(NOBODY);
+            self.nodes.len() as u32 - 1
+        });
+        self.nodes[node as usize] = Node {
+            line,
+            // Not 0, which says that it is not there; it is used at once.
+            used: self.now,
+            place: place as u32,
         };
-        self.nodes[node as usize].line = line;
         self.table[place] = node + 1;
+        self.listed += 1;
+        if self.listed > self.lines {
+            self.pass_over_stale();
+            let oldest = self.node_used_at(self.first);
+            self.take_out(oldest);
+        }
         node
     }
 
+    /// Take `node` out of the table. Those behind it that could be nearer to their homes move up, so
+    /// that a search may end at the first free place.
     #[inline]
-    fn replace_oldest(&mut self, line: u64) -> u32 {
-        self.pass_over_stale();
-        let oldest = self.node_used_at(self.first);
-        let left = self.take_out(self.place_of(self.nodes[oldest as usize].line));
-        // What has left may have made room nearer to the line's home.
-        let place = self.place_of(line);
-        self.nodes[left as usize].line = line;
-        self.table[place] = left + 1;
-        left
-    }
-
-    /// Empty `place` of the table; the node that was there. Those behind it that could be nearer to
-    /// their homes move up, so that a search may end at the first free place.
-    #[inline]
-    fn take_out(&mut self, place: usize) -> u32 {
-        let node = self.table[place] - 1;
-        self.nodes[node as usize] = NOBODY;
+    fn take_out(&mut self, node: u32) {
         let mask = self.table.len() - 1;
-        let (mut free, mut at) = (place, (place + 1) & mask);
+        let mut free = self.nodes[node as usize].place as usize;
+        self.nodes[node as usize] = NOBODY;
+        self.vacant.push(node);
+        self.listed -= 1;
+        let mut at = (free + 1) & mask;
         while self.table[at] != 0 {
-            let home = self.home(self.nodes[self.table[at] as usize - 1].line);
+            let moved = &mut self.nodes[self.table[at] as usize - 1];
+            let home = (moved.line.wrapping_mul(HASH) >> self.shift) as usize;
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(free) & mask {
+                moved.place = free as u32;
                 self.table[free] = self.table[at];
                 free = at;
             }
             at = (at + 1) & mask;
         }
         self.table[free] = 0;
-        node
     }
 
     #[inline(always)]

@@ -41,6 +41,7 @@
 use super::ModelError;
 use super::buffers::{Misses, Ports, Ring, Start, StoreBuffer, Stored};
 use super::hierarchy::{Kind, MAX_LEVELS};
+use super::many::Access;
 use super::predictor::Gshare;
 use crate::machine;
 
@@ -278,11 +279,17 @@ impl Core {
     fn fetch(&mut self, start: u64, line: LineAccess) -> u64 {
         let start = start + line.translation_ticks;
         if line.level == 0 && line.wait == Wait::NONE {
-            let Arrival { at, latency: miss } = self.arrivals[line.slot];
-            let hit = start + self.latency[0];
-            return if at <= hit { hit } else { at.min(start + miss) };
+            return self.hit(start, line.slot);
         }
         self.fetch_missed(start, line)
+    }
+
+    /// When the data of the L1D line in `slot` reach the core if asked for at `start`.
+    #[inline(always)]
+    fn hit(&self, start: u64, slot: usize) -> u64 {
+        let Arrival { at, latency: miss } = self.arrivals[slot];
+        let hit = start + self.latency[0];
+        if at <= hit { hit } else { at.min(start + miss) }
     }
 
     #[inline(never)]
@@ -363,10 +370,21 @@ impl Core {
     /// A load of `span` that touches `lines`; when its value is ready.
     #[inline(always)]
     pub fn load(&mut self, address: u64, span: Span, lines: [Option<LineAccess>; 2]) -> u64 {
+        self.load_by(address, span, |core, start| core.fetch_all(start, lines))
+    }
+
+    /// A load for which `fetch` says when its data come, given when it starts.
+    #[inline(always)]
+    fn load_by(
+        &mut self,
+        address: u64,
+        span: Span,
+        fetch: impl FnOnce(&mut Core, u64) -> u64,
+    ) -> u64 {
         let dispatched = self.dispatch(0);
         let earliest = dispatched.max(address).max(self.barrier);
         let start = self.ports.take(Start::Load, earliest);
-        let fetched = self.fetch_all(start, lines);
+        let fetched = fetch(self, start);
         let mut ready = fetched;
         // Stores drain in order: after the last of them none is left to look for.
         if self.last_drain > start
@@ -396,23 +414,35 @@ impl Core {
     /// A store to `span` of a value that is ready at `value`.
     #[inline(always)]
     pub fn store(&mut self, address: u64, value: u64, span: Span, lines: [Option<LineAccess>; 2]) {
+        self.store_by(address, value, span, |core, start| {
+            let lines = lines.into_iter().flatten();
+            lines.fold((start, 0), |(translated, owned), line| {
+                let arrived = match (line.level, line.wait) {
+                    (0, Wait::NONE) => core.arrivals[line.slot].at,
+                    _ => core.fetch(start, line),
+                };
+                let here = start + line.translation_ticks;
+                (translated.max(here), owned.max(arrived))
+            })
+        });
+    }
+
+    /// A store for which `own` says when its address is translated and when its lines are there,
+    /// given when it starts.
+    #[inline(always)]
+    fn store_by(
+        &mut self,
+        address: u64,
+        value: u64,
+        span: Span,
+        own: impl FnOnce(&mut Core, u64) -> (u64, u64),
+    ) {
         let room = self.stores.room();
         let dispatched = self.dispatch(room);
         let start = self
             .ports
             .take(Start::Store, dispatched.max(address).max(self.barrier));
-        let translated = lines
-            .iter()
-            .flatten()
-            .fold(start, |at, line| at.max(start + line.translation_ticks));
-        let mut owned = 0;
-        for line in lines.into_iter().flatten() {
-            let arrived = match (line.level, line.wait) {
-                (0, Wait::NONE) => self.arrivals[line.slot].at,
-                _ => self.fetch(start, line),
-            };
-            owned = owned.max(arrived);
-        }
+        let (translated, owned) = own(self, start);
         let data = start.max(value);
         let retired = self.retire(translated.max(data) + TICKS_PER_CYCLE);
         let drained = retired.max(self.last_drain + self.drain_step).max(owned);
@@ -422,6 +452,68 @@ impl Core {
             data,
             drained,
         });
+    }
+
+    /// A load, a store or a prefetch, known at once, of the L1D line in `slot`, translated for nothing:
+    /// as [`access`](Core::access), without carrying about what is zero.
+    #[inline(always)]
+    pub(super) fn access_hit(&mut self, kind: Kind, span: Span, slot: usize) {
+        match kind {
+            Kind::Store => self.store_by(0, 0, span, |core, start| (start, core.arrivals[slot].at)),
+            Kind::Prefetch => self.prefetch(0, None),
+            _ => drop(self.load_by(0, span, |core, start| core.hit(start, slot))),
+        }
+    }
+
+    /// [`access_hit`](Core::access_hit) of each of `accesses`.
+    #[inline(never)]
+    pub(super) fn access_hits(&mut self, accesses: &[Access], slot: usize) {
+        let mut loads = 0;
+        if self.is_quiet(slot) {
+            loads = accesses.iter().take_while(|a| a.kind == Kind::Load).count();
+            self.load_hits(loads);
+        }
+        for access in &accesses[loads..] {
+            let span = Span {
+                start: access.addr,
+                bytes: u64::from(access.bytes),
+            };
+            self.access_hit(access.kind, span, slot);
+        }
+    }
+
+    /// Whether a load of the L1D line in `slot` that is dispatched from now on has nothing to wait for
+    /// but a port: no barrier, no store in the buffer, no data on their way.
+    #[inline(always)]
+    fn is_quiet(&self, slot: usize) -> bool {
+        let dispatched = self.next_dispatch.max(self.window.oldest());
+        self.barrier <= dispatched
+            && self.last_drain <= dispatched
+            && self.arrivals[slot].at <= dispatched + self.latency[0]
+    }
+
+    /// So many loads that have nothing to wait for but a port.
+    #[inline(always)]
+    fn load_hits(&mut self, loads: usize) {
+        self.stats.instructions += loads as u64;
+        let (step, latency) = (self.step, self.latency[0]);
+        let (mut dispatch, mut retired) = (self.next_dispatch, self.last_retire);
+        let mut rest = loads;
+        while rest > 0 {
+            // Read before anything is written: a processor that lets no load pass a store whose address
+            // it does not know yet would else wait at each for the port of the one before.
+            let oldest = self.window.oldest_few();
+            let few = rest.min(oldest.len()).min(self.window.len());
+            for oldest in &oldest[..few] {
+                let dispatched = dispatch.max(*oldest);
+                dispatch = dispatched + step;
+                let start = self.ports.take(Start::Load, dispatched);
+                retired = (start + latency).max(retired + step);
+                self.window.push(retired);
+            }
+            rest -= few;
+        }
+        (self.next_dispatch, self.last_retire) = (dispatch, retired);
     }
 
     /// A load, a store or a prefetch whose address and value are known at once.

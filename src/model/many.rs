@@ -29,31 +29,38 @@ pub struct Access {
     pub kind: Kind,
 }
 
-/// A line of an access: the number of its request, and of its translation.
+/// A line of an access: the number of its request, that of its translation, and how many further
+/// accesses there are of this line alone before any of another.
 #[derive(Clone, Copy, Debug)]
 struct Part(u64);
 
-const AGAIN: u64 = 1 << 63;
+/// Most further accesses that a part counts.
+const MOST_AGAIN: usize = 0xffff;
+const AGAIN_AT: u32 = 48;
 
 impl Part {
+    #[inline(always)]
     fn new(request: usize, translation: usize) -> Part {
         Part(request as u64 | (translation as u64) << 32)
     }
 
-    /// The line of the part before, once more.
-    fn again(self) -> Part {
-        Part(self.request() as u64 | AGAIN)
+    #[inline(always)]
+    fn with_again(self, count: usize) -> Part {
+        Part(self.0 | (count as u64) << AGAIN_AT)
     }
 
-    fn is_again(self) -> bool {
-        self.0 & AGAIN != 0
+    #[inline(always)]
+    fn again(self) -> usize {
+        (self.0 >> AGAIN_AT) as usize
     }
 
+    #[inline(always)]
     fn request(self) -> usize {
         self.0 as u32 as usize
     }
 
     /// 0: it cost nothing.
+    #[inline(always)]
     fn translation(self) -> usize {
         (self.0 >> 32) as usize & 0xffff
     }
@@ -82,7 +89,7 @@ pub(super) struct Many {
 impl Many {
     fn new() -> Many {
         Many {
-            parts: Vec::with_capacity(PARTS + 2),
+            parts: Vec::with_capacity(REQUESTS),
             missed: Vec::with_capacity(REQUESTS),
             booked: Vec::with_capacity(4 * REQUESTS),
         }
@@ -99,9 +106,6 @@ impl Many {
         });
     }
 }
-
-/// Lines of accesses that are worked on together; repeated ones need no request.
-const PARTS: usize = 1024;
 
 impl Model {
     /// The core in use makes `accesses`; addresses are known at once, values of stores too. The same as
@@ -158,12 +162,10 @@ impl Model {
         let merged = self.hierarchy.settles;
         let line_bytes = 1_u64 << shift;
         let mut requests = [0_u64; 3];
-        let mut nominal = u64::MAX;
         let mut done = 0;
-        for access in accesses {
-            if block.room() < 2 * (MOST_LOADS + 1) || many.parts.len() >= PARTS {
-                break;
-            }
+        while let Some(access) = accesses.get(done)
+            && block.room() >= 2 * (MOST_LOADS + 1)
+        {
             done += 1;
             let Access {
                 addr,
@@ -172,22 +174,19 @@ impl Model {
                 kind,
             } = *access;
             let last = addr.wrapping_add(u64::from(bytes) - 1);
-            let one = last >> shift == addr >> shift;
-            requests[kind as usize] += 1 + u64::from(!one);
-            if addr >> shift == nominal && one {
-                let before = many.parts[many.parts.len() - 1];
-                many.parts.push(before.again());
-                block.again(kind);
-                self.sides[self.at].tlbs.again();
-                continue;
-            }
             self.translate_line(addr, kind, block, many);
-            if !one {
+            requests[kind as usize] += 1;
+            if last >> shift != addr >> shift {
                 let next = (addr & !(line_bytes - 1)).wrapping_add(line_bytes);
                 self.translate_line(next, kind, block, many);
+                requests[kind as usize] += 1;
             }
             if merged {
-                nominal = last >> shift;
+                let again = self.merge(&accesses[done..], last >> shift, &mut requests, block);
+                if let Some(part) = many.parts.last_mut() {
+                    *part = part.with_again(again);
+                }
+                done += again;
             }
         }
         for (count, more) in self.hierarchy.cores[0].counts[0]
@@ -198,6 +197,42 @@ impl Model {
             *count += more;
         }
         done
+    }
+
+    /// How many of `accesses`, from the first on, are of `line` alone, which the access before was of:
+    /// they need no request of their own.
+    #[inline(always)]
+    fn merge(
+        &mut self,
+        accesses: &[Access],
+        line: u64,
+        requests: &mut [u64; 3],
+        block: &mut Block,
+    ) -> usize {
+        let shift = self.hierarchy.line_shift();
+        let mut again = 0;
+        let mut others = [0_u64; 3];
+        for access in &accesses[..accesses.len().min(MOST_AGAIN)] {
+            let last = access.addr.wrapping_add(u64::from(access.bytes) - 1);
+            if access.addr >> shift != line || last >> shift != line {
+                break;
+            }
+            if access.kind != Kind::Load {
+                others[access.kind as usize] += 1;
+            }
+            again += 1;
+        }
+        if again > 0 {
+            requests[Kind::Load as usize] += again as u64 - others.iter().sum::<u64>();
+            for (count, more) in requests.iter_mut().zip(others) {
+                *count += more;
+            }
+            if others[Kind::Store as usize] > 0 {
+                block.again(Kind::Store);
+            }
+            self.sides[self.at].tlbs.again(again as u64);
+        }
+        again
     }
 
     #[inline(always)]
@@ -255,41 +290,41 @@ impl Model {
             booked,
         };
         let core = &mut side.core;
+        let mut rest = accesses;
         let mut parts = parts.iter();
         let mut next = || *parts.next().expect("a part for each line");
-        for access in accesses {
+        while let Some((access, others)) = rest.split_first() {
             let span = Span {
                 start: access.addr,
                 bytes: u64::from(access.bytes),
             };
-            let part = next();
-            if part.is_again() {
-                let line = Some(LineAccess {
-                    level: 0,
-                    slot: block.slots[part.request()] as usize,
-                    translation_ticks: 0,
-                    wait: Wait::NONE,
-                });
-                core.access(access.kind, span, [line, None]);
-                continue;
-            }
-            let field = access.field;
-            let first = books.line(core, part, field, access.kind);
+            let mut part = next();
             let last = access.addr.wrapping_add(span.bytes - 1);
-            let second = if last >> shift != access.addr >> shift {
-                let here = (1_u64 << shift) - (access.addr & ((1 << shift) - 1));
-                Some(books.line(core, next(), field.at(here as u32), access.kind))
+            let one = last >> shift == access.addr >> shift;
+            if one && part.translation() == 0 && block.levels[part.request()] == 0 {
+                core.access_hit(access.kind, span, block.slots[part.request()] as usize);
             } else {
-                None
-            };
-            core.access(access.kind, span, [Some(first), second]);
+                let field = access.field;
+                let first = books.line(core, part, field, access.kind);
+                let second = (!one).then(|| {
+                    part = next();
+                    let here = (1_u64 << shift) - (access.addr & ((1 << shift) - 1));
+                    books.line(core, part, field.at(here as u32), access.kind)
+                });
+                core.access(access.kind, span, [Some(first), second]);
+            }
+            let (again, others) = others.split_at(part.again());
+            if !again.is_empty() {
+                core.access_hits(again, block.slots[part.request()] as usize);
+            }
+            rest = others;
         }
     }
 
     /// Lines that came outside of time are there.
     fn fill_untimed(&mut self, block: &Block, many: &Many) {
         let core = &mut self.sides[self.at].core;
-        for part in many.parts.iter().filter(|part| !part.is_again()) {
+        for part in &many.parts {
             core.filled_untimed(LineAccess {
                 level: block.levels[part.request()].into(),
                 slot: block.slots[part.request()] as usize,

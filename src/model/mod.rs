@@ -500,7 +500,7 @@ impl Model {
             return None;
         }
         let served = self.hierarchy.again(self.at, line, kind)?;
-        side.tlbs.again();
+        side.tlbs.again(1);
         Some(LineAccess {
             level: 0,
             slot: served.slot as usize,

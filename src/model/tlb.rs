@@ -257,10 +257,10 @@ impl Tlbs {
         }
     }
 
-    /// The page translated last is needed again.
+    /// The page translated last is needed again, so often.
     #[inline(always)]
-    pub fn again(&mut self) {
-        self.stats.requests += 1;
+    pub fn again(&mut self, times: u64) {
+        self.stats.requests += times;
     }
 
     /// Set of `page` in the first (0) or second (1) level.

@@ -1,7 +1,9 @@
 //! A cache works on many requests at once, in order: what it misses, and what it evicts dirty, is asked
 //! of the next level.
 
-use super::{AGES_AT, Cache, DIRTY, EPOCH, key_of, line_of, put_word, renew_in, word};
+use super::{
+    AGES_AT, Cache, DIRTY, EPOCH, FLAGS, key_of, line_of, put_word, renew_in, wide_tag, word,
+};
 use crate::model::block::{Request, Requests};
 use crate::model::replacement::ages;
 use crate::model::stats::Counts;
@@ -63,7 +65,7 @@ impl Cache {
         counts: &mut Counts,
     ) {
         let all = requests.iter().fold(0, |all, request| all | request.line());
-        let narrow = self.is_narrow(all) && !self.wide;
+        self.wide |= !self.is_narrow(all);
         let mut sets = [0; AHEAD];
         let mut done = 0;
         for (requests, origins) in requests.chunks(AHEAD).zip(origins.chunks(AHEAD)) {
@@ -75,14 +77,26 @@ impl Cache {
                 sets,
                 done,
             };
-            match (narrow && self.by_use, self.ways, self.stride) {
-                (true, 4, 8) => self.filter_lru::<4, 8, NOTED>(chunk, &mut outcome, counts),
-                (true, 8, 16) => self.filter_lru::<8, 16, NOTED>(chunk, &mut outcome, counts),
-                (true, 12, 32) => self.filter_lru::<12, 32, NOTED>(chunk, &mut outcome, counts),
-                (true, 16, 32) => self.filter_lru::<16, 32, NOTED>(chunk, &mut outcome, counts),
-                _ => self.filter_any(chunk, &mut outcome, counts),
+            match self.wide {
+                false => self.filter_chunk::<NOTED, false>(chunk, &mut outcome, counts),
+                true => self.filter_chunk::<NOTED, true>(chunk, &mut outcome, counts),
             }
             done += requests.len();
+        }
+    }
+
+    fn filter_chunk<const NOTED: bool, const WIDE: bool>(
+        &mut self,
+        chunk: Chunk,
+        outcome: &mut Outcome,
+        counts: &mut Counts,
+    ) {
+        match (self.by_use, self.ways, self.stride) {
+            (true, 4, 8) => self.filter_lru::<4, 8, NOTED, WIDE>(chunk, outcome, counts),
+            (true, 8, 16) => self.filter_lru::<8, 16, NOTED, WIDE>(chunk, outcome, counts),
+            (true, 12, 32) => self.filter_lru::<12, 32, NOTED, WIDE>(chunk, outcome, counts),
+            (true, 16, 32) => self.filter_lru::<16, 32, NOTED, WIDE>(chunk, outcome, counts),
+            _ => self.filter_any(chunk, outcome, counts),
         }
     }
 
@@ -130,8 +144,9 @@ impl Cache {
         }
     }
 
-    /// As [`filter_any`](Cache::filter_any), for LRU of `WAYS` ways and lines that their tags tell.
-    fn filter_lru<const WAYS: usize, const STRIDE: usize, const NOTED: bool>(
+    /// As [`filter_any`](Cache::filter_any), for LRU of `WAYS` ways. Unless lines are `WIDE`, their tags
+    /// say all of them.
+    fn filter_lru<const WAYS: usize, const STRIDE: usize, const NOTED: bool, const WIDE: bool>(
         &mut self,
         chunk: Chunk,
         outcome: &mut Outcome,
@@ -152,8 +167,21 @@ impl Cache {
                 }
             }
             let line = request.line();
-            let tag = (line >> shift) as u32 + 1;
-            if let Some(way) = position(&block[tags_at..tags_at + WAYS], tag) {
+            let rest = line >> shift;
+            let tag = match WIDE && rest >= u64::from(u32::MAX) {
+                true => wide_tag(rest),
+                false => rest as u32 + 1,
+            };
+            let mut found = position(&block[tags_at..tags_at + WAYS], tag);
+            if WIDE
+                && let Some(way) = found
+                && entries[way] & !FLAGS != key_of(line)
+            {
+                found = entries
+                    .iter()
+                    .position(|entry| entry & !FLAGS == key_of(line));
+            }
+            if let Some(way) = found {
                 if request.is_plain() {
                     renew_in(block, words, way);
                 } else if request.is_writeback() {
