@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 
 use anyhow::bail;
+use kernels::memory::Field;
 
 use super::machine::{first_allowed, host_machine};
 use super::sim_cores;
@@ -13,7 +14,7 @@ use crate::machine::{Machine, catalogue};
 use crate::model::classify::Cause;
 use crate::model::hierarchy::Kind as Access;
 use crate::model::page_map::{Frames, PageMapOptions};
-use crate::model::{Model, ModelOptions};
+use crate::model::{Access as Asked, Model, ModelOptions};
 use crate::trace::{Kind, Reference, Trace, din};
 
 /// Run any program's trace through the modelled caches and TLBs of one core.
@@ -151,8 +152,9 @@ pub(super) fn sim(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut model = Model::new(&machine, pages, args.seed, ModelOptions::default())?;
     let mut trace = trace_in::open(name, args.format)?;
     let (mut block, mut counts) = (Vec::new(), Counts::default());
+    let mut asked = Vec::with_capacity(AT_ONCE);
     while trace.read_block(&mut block)? {
-        drive(&mut model, &block, &mut counts);
+        drive(&mut model, &block, &mut counts, &mut asked);
     }
     trace_in::tell(&trace, counts.fetches)?;
     if !args.identity {
@@ -209,18 +211,38 @@ fn machine(name: &str) -> anyhow::Result<Machine> {
     Ok(catalogue::find(name)?)
 }
 
-/// Show a block of references to the model, in order.
-fn drive(model: &mut Model, block: &[Reference], counts: &mut Counts) {
+/// Accesses that are shown to the model at once.
+const AT_ONCE: usize = 4096;
+
+/// Show a block of references to the model, in order. `asked` is room for what they ask for.
+fn drive(model: &mut Model, block: &[Reference], counts: &mut Counts, asked: &mut Vec<Asked>) {
     let shift = model.hierarchy().line_shift();
+    // Nothing is booked here.
+    let field = Field {
+        id: 0,
+        offset_bytes: 0,
+    };
     for reference in block {
         counts.add(reference.kind);
-        for access in accesses(reference.kind) {
+        for kind in accesses(reference.kind) {
             for line in reference.lines(shift) {
-                // One byte of each line stands for all of it.
-                model.present(reference.addr.max(line << shift), 1, *access);
+                asked.push(Asked {
+                    addr: reference.addr.max(line << shift),
+                    field,
+                    // One byte of each line stands for all of it.
+                    bytes: 1,
+                    kind: *kind,
+                });
+                // A reference may have any number of lines.
+                if asked.len() == AT_ONCE {
+                    model.present_all(asked);
+                    asked.clear();
+                }
             }
         }
     }
+    model.present_all(asked);
+    asked.clear();
 }
 
 fn convert(trace: &mut Trace, out: &mut dyn Write) -> anyhow::Result<()> {
