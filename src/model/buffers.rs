@@ -2,6 +2,7 @@
 //! entries. Fixed size, no allocation after the start. Times are in ticks.
 
 use super::core::{Span, TICKS_PER_CYCLE};
+use crate::machine;
 
 /// The last `n` of a series of times.
 #[derive(Clone, Debug)]
@@ -311,6 +312,53 @@ impl StoreBuffer {
             number -= 1;
         }
         None
+    }
+}
+
+/// The way of stores into the L1D: in each cycle those to one line, up to so many.
+#[derive(Clone, Debug)]
+pub struct Drains {
+    /// Between stores that drain together, and how many these can be.
+    step: u64,
+    most: u32,
+    line_shift: u32,
+    /// Of the last that drain together: when the first does, when the cycle ends, their line, and how
+    /// many they are.
+    began: u64,
+    end: u64,
+    line: u64,
+    together: u32,
+}
+
+impl Drains {
+    /// Up to `most` stores together, into `cache`.
+    pub fn new(most: u32, cache: Option<&machine::Cache>) -> Drains {
+        Drains {
+            step: TICKS_PER_CYCLE / u64::from(most),
+            most,
+            line_shift: cache.map_or(6, |cache| cache.line_bytes.trailing_zeros()),
+            began: 0,
+            end: 0,
+            line: 0,
+            together: most,
+        }
+    }
+
+    /// When a store to `span` drains that could at `ready`, and none before it later than then.
+    #[inline(always)]
+    pub fn next(&mut self, ready: u64, span: Span) -> u64 {
+        let line = (span.start + span.bytes - 1) >> self.line_shift;
+        let joins = line == self.line && self.together < self.most && ready < self.end;
+        if joins {
+            let at = ready.max(self.began + u64::from(self.together) * self.step);
+            self.together += 1;
+            return at;
+        }
+        self.began = ready.max(self.end);
+        self.end = self.began + TICKS_PER_CYCLE;
+        self.line = line;
+        self.together = 1;
+        self.began
     }
 }
 

@@ -11,8 +11,10 @@
 //!   from its start to its end, and waits for a free one. An access to a line in flight completes
 //!   with it, unless it would have started the miss earlier itself.
 //! - A store executes when its address is ready and a store port is free, may retire a cycle after
-//!   its data are ready too, and then drains from the store buffer, in order, up to `store_ports`
-//!   per cycle. The line of a store that misses is asked for when the store executes, not when it
+//!   its data are ready too, and then drains from the store buffer, in order: to one line per cycle,
+//!   up to `store_ports` stores that follow each other (Intel's optimization manual for Ice Lake and
+//!   later, and seen on Emerald Rapids: four stores take 2 cycles as pairs to a line, 4 if each is to
+//!   another line than the one before; assumed for others). The line of a store that misses is asked for when the store executes, not when it
 //!   drains, as cores do; the store drains when it is there. A full store buffer stops dispatch at
 //!   the next store.
 //! - A load of bytes that an older store still has in the store buffer gets them `forward_cycles`
@@ -39,7 +41,7 @@
 //! integers: results are the same bits everywhere.
 
 use super::ModelError;
-use super::buffers::{Misses, Ports, Ring, Start, StoreBuffer, Stored};
+use super::buffers::{Drains, Misses, Ports, Ring, Start, StoreBuffer, Stored};
 use super::hierarchy::{Kind, MAX_LEVELS};
 use super::many::Access;
 use super::predictor::Gshare;
@@ -137,7 +139,7 @@ struct Arrival {
 #[derive(Clone, Debug)]
 pub struct Core {
     step: u64,
-    drain_step: u64,
+    drains: Drains,
     forward: u64,
     locked: u64,
     mispredict: u64,
@@ -145,6 +147,7 @@ pub struct Core {
     latency: [u64; MAX_LEVELS + 1],
     next_dispatch: u64,
     last_retire: u64,
+    /// When the last store drained, or a locked access or a fence ended.
     last_drain: u64,
     /// End of the last locked access or fence.
     barrier: u64,
@@ -217,7 +220,7 @@ impl Core {
         }
         Ok(Core {
             step: TICKS_PER_CYCLE / u64::from(core.issue_width),
-            drain_step: TICKS_PER_CYCLE / u64::from(core.store_ports),
+            drains: Drains::new(core.store_ports, machine.caches.first()),
             forward: ticks_of(f64::from(core.forward_cycles)),
             locked: ticks_of(f64::from(core.locked_cycles)),
             mispredict: ticks_of(f64::from(core.mispredict_cycles)),
@@ -445,7 +448,8 @@ impl Core {
         let (translated, owned) = own(self, start);
         let data = start.max(value);
         let retired = self.retire(translated.max(data) + TICKS_PER_CYCLE);
-        let drained = retired.max(self.last_drain + self.drain_step).max(owned);
+        let ready = retired.max(owned).max(self.last_drain);
+        let drained = self.drains.next(ready, span);
         self.last_drain = drained;
         self.stores.push(Stored {
             span,
