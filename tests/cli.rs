@@ -268,3 +268,91 @@ fn a_closed_pipe_is_no_error() {
         );
     }
 }
+
+/// Machines of every kind of state that a case could leave to the next: inclusive, exclusive and drawn
+/// replacement; more jobs than are handed on at once, with pages, starts and seeds changing between
+/// them.
+const SWEEP: &str = r#"
+question = "Does it matter how many threads model it?"
+kernel   = "psi-depth"
+axis     = "depth"
+variants = ["parent", "cgroup"]
+layout   = "6.18.2-ubuntu-x86-64"
+pages    = ["4k", "thp"]
+start    = ["warm", "polluted:16", "flushed"]
+machine  = ["i7-9700", "rome", "drawn.toml"]
+backends = ["model"]
+seed     = 5
+seeds    = 2
+
+[axes]
+depth = [0, 3, 12]
+"#;
+
+/// Every table of a results folder, by name.
+fn tables(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let files = fs::read_dir(folder).expect("a results folder");
+    let mut tables: Vec<_> = files
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "csv"))
+        .map(|path| {
+            let name = path.file_name().expect("a file").to_string_lossy();
+            (name.into_owned(), fs::read(&path).expect("read"))
+        })
+        .collect();
+    tables.sort();
+    tables
+}
+
+/// Points are modelled side by side, and a model is taken over by whichever case comes next; neither
+/// may be seen in a row, nor in the order of rows.
+#[test]
+fn a_sweep_is_the_same_on_any_number_of_threads() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let textbook =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("src/machine/catalogue/textbook-32k-lru.toml");
+    let drawn = fs::read_to_string(textbook).expect("read");
+    let drawn = drawn
+        .replace("\"lru\"", "\"random\"")
+        .replace("\"textbook-32k-lru\"", "\"drawn\"");
+    assert!(drawn.contains("\"random\"") && drawn.contains("\"drawn\""));
+    fs::write(dir.path().join("drawn.toml"), drawn).expect("written");
+    fs::write(dir.path().join("sweep.toml"), SWEEP).expect("written");
+    let run = |threads: &str, out: &str| {
+        kwalk(dir.path())
+            .env("RAYON_NUM_THREADS", threads)
+            .args(["run", "sweep.toml", "--out", out])
+            .assert()
+            .success();
+        tables(&dir.path().join(out))
+    };
+    let alone = run("1", "one");
+    let names: Vec<&str> = alone.iter().map(|(name, _)| name.as_str()).collect();
+    for name in ["attribution.csv", "samples.csv", "summary.csv"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    for (threads, out) in [("4", "four"), ("4", "four-again"), ("3", "three")] {
+        let together = run(threads, out);
+        assert_eq!(together.len(), alone.len());
+        for ((name, expected), (other, bytes)) in alone.iter().zip(&together) {
+            assert_eq!(name, other);
+            // The tables are long: what differs is shown by the first line of it.
+            let lines = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+            let (expected, bytes) = (lines(expected), lines(bytes));
+            let differs = expected.lines().zip(bytes.lines()).find(|(a, b)| a != b);
+            assert_eq!(differs, None, "{name} on {threads} threads");
+            assert!(expected == bytes, "{name} on {threads} threads: more rows");
+        }
+    }
+    // Each case has its row, and they stand in the order of points and seeds.
+    let samples = alone.iter().find(|(name, _)| name == "samples.csv");
+    let mut rows = csv::Reader::from_reader(&samples.expect("above").1[..]);
+    let header = rows.headers().expect("a header").clone();
+    let column = |name: &str| header.iter().position(|h| h == name).expect("a column");
+    let (metric, seed) = (column("metric"), column("seed"));
+    let cases = rows.records().map(|row| row.expect("a row"));
+    let cases = cases.filter(|row| &row[metric] == "visits_per_op");
+    let seeds: Vec<String> = cases.map(|row| row[seed].to_owned()).collect();
+    let points = 3 * 3 * 2 * 2 * 3; // machines, depths, variants, pages, starts
+    assert_eq!(seeds, ["5", "6"].repeat(points));
+}

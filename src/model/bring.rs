@@ -44,7 +44,7 @@ impl Hierarchy {
         let mut dirty = found.is_dirty();
         if self.directory.is_some() {
             let answer = Served::at(served, 0);
-            dirty |= self.miss_coherently(core, line, Kind::Hardware, answer).0;
+            (dirty, _) = self.miss_coherently(core, line, Kind::Hardware, dirty, answer);
         }
         for k in (into + 1..served).rev() {
             if self.levels[path[k]].inclusion != Inclusion::Exclusive {

@@ -15,7 +15,9 @@
 //! | store, held S, O or F | any | upgrade: all others I; M | |
 //! | store, held E | | M, silently | |
 //!
-//! A requester of a load becomes S, in MESIF F, if others have the line; else E.
+//! A requester of a load becomes S, in MESIF F, if others have the line; else E. If an exclusive shared
+//! level gave the line up dirty, it becomes M in place of E, and in MOESI O in place of S unless another
+//! core is O; in MESI and MESIF the data of a line that others have are written to memory.
 //!
 //! **True and false sharing** are told apart by bytes. While a core has no copy that it once had,
 //! the bytes that others store to are remembered; if its next access to the line touches one of
@@ -442,6 +444,23 @@ impl Directory {
             };
             *self.pairs.entry(key).or_default() += 1;
         }
+    }
+
+    /// `core` has got by a load what an exclusive shared level gave up dirty: who is to write it back.
+    /// `None`: all have it clean, so it goes to memory at once.
+    pub(super) fn given_up(&mut self, core: usize, line: u64) -> Option<usize> {
+        let holders = &mut self.lines.get_mut(&line)?.holders;
+        let owner = holders.iter().find(|h| h.state == State::Owned);
+        if let Some(owner) = owner {
+            return Some(usize::from(owner.core));
+        }
+        let mine = holders.iter_mut().find(|h| usize::from(h.core) == core)?;
+        mine.state = match (mine.state, self.protocol) {
+            (State::Exclusive, _) => State::Modified,
+            (_, Protocol::Moesi) => State::Owned,
+            _ => return None,
+        };
+        Some(core)
     }
 
     /// `line` has left all private levels of `core`.

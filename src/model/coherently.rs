@@ -29,13 +29,14 @@ impl Hierarchy {
     }
 
     /// A line that has missed the innermost level was found as `answer` says: ask the other cores.
-    /// Whether the data are newer than the shared levels' and memory's, and the answer with what they
-    /// did.
+    /// `given_up`: that level gave up dirty data. Whether the data are newer than the shared levels' and
+    /// memory's, and the answer with what they did.
     pub(super) fn miss_coherently(
         &mut self,
         core: usize,
         line: u64,
         kind: Kind,
+        given_up: bool,
         answer: Served,
     ) -> (bool, Served) {
         let store = kind == Kind::Store;
@@ -46,16 +47,46 @@ impl Hierarchy {
             if let Some(touch) = touch {
                 directory.touch(core, line, store, touch);
             }
-            return (false, answer);
+            return (given_up, answer);
         }
         let elsewhere = self.shared_elsewhere(core, line);
         let directory = self.directory.as_mut().expect("several cores");
         let outcome = directory.request(core, line, store, touch, elsewhere.is_none());
-        let (dirty, mut transfer) = self.take_from_others(core, line, store, &outcome);
+        let (mut dirty, mut transfer) = self.take_from_others(core, line, store, &outcome);
+        let cleaned = outcome.cleaned.map(usize::from);
+        let written = cleaned.is_some_and(|owner| self.clean(owner, line));
         if outcome.supplier.is_none() && answer.level() == self.depth {
             transfer = transfer.max(elsewhere.map(|at| self.distance(core, at)));
         }
+        // What the owner has just written is newer than what was given up.
+        if given_up {
+            dirty |= store || !written && self.keep_given_up(core, line, answer.level());
+        }
         (dirty, answer.with_transfer(transfer, outcome.sharing))
+    }
+
+    /// The exclusive level `k` gave up dirty data to a load of `core`: someone must still write them
+    /// back. Whether that is `core`.
+    fn keep_given_up(&mut self, core: usize, line: u64, k: usize) -> bool {
+        let directory = self.directory.as_mut().expect("several cores");
+        match directory.given_up(core, line) {
+            Some(owner) if owner == core => return true,
+            Some(owner) => {
+                let path = self.cores[owner].path;
+                for at in &path[..self.private] {
+                    if self.levels[*at].cache.write_back(line) {
+                        break;
+                    }
+                }
+            }
+            None => {
+                self.cores[core].counts[k].writebacks += 1;
+                if k + 1 < self.depth {
+                    self.hand_on(core, k, line, true);
+                }
+            }
+        }
+        false
     }
 
     /// The first core of a shared cache that `core` has no part in and that has `line`.
@@ -101,9 +132,6 @@ impl Hierarchy {
                 }
             }
         }
-        if let Some(owner) = outcome.cleaned {
-            self.clean(usize::from(owner), line);
-        }
         (dirty, far)
     }
 
@@ -116,8 +144,9 @@ impl Hierarchy {
         gone.is_some_and(|victim| victim.dirty)
     }
 
-    /// The dirty copy of `core` goes to its next shared level, or to memory, and stays, clean.
-    pub(super) fn clean(&mut self, core: usize, line: u64) {
+    /// The dirty copy of `core` goes to its next shared level, or to memory, and stays, clean. Whether it
+    /// had one: an owner's may have left its private levels for an exclusive one.
+    pub(super) fn clean(&mut self, core: usize, line: u64) -> bool {
         let mut written = false;
         let side = &mut self.cores[core];
         for k in 0..self.private {
@@ -130,6 +159,7 @@ impl Hierarchy {
             // A level that has not the line lets the data pass on to memory.
             self.levels[side.path[self.private]].cache.write_back(line);
         }
+        written
     }
 
     pub(super) fn distance(&self, core: usize, other: usize) -> Distance {

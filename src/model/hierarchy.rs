@@ -563,8 +563,7 @@ impl Hierarchy {
         let mut dirty = found.is_dirty();
         let mut answer = Served::at(served, 0).with_first_use(found.is_first_use());
         if self.directory.is_some() {
-            let (newer, told) = self.miss_coherently(core, line, kind, answer);
-            (dirty, answer) = (dirty | newer, told);
+            (dirty, answer) = self.miss_coherently(core, line, kind, dirty, answer);
         }
         for k in (1..served).rev() {
             if self.levels[path[k]].inclusion != Inclusion::Exclusive {

@@ -247,8 +247,8 @@ impl Model {
         if translation.missed > 0 {
             let mut loads = 0;
             if translation.missed == 2 {
-                let page_shift = self.pages.shift_of(addr);
-                let entries = side.walker.walk(addr, page_shift, place.physical);
+                let (page_shift, lies_at) = self.pages.in_tables(addr);
+                let entries = side.walker.walk(addr, page_shift, lies_at);
                 for entry in entries {
                     block.push(Request::new(entry >> shift, Kind::Walk));
                 }

@@ -561,7 +561,7 @@ impl Model {
         side.last = (addr >> shift, line);
         let mut translation = side.tlbs.translate(place.class, place.page);
         if translation.missed == 2 {
-            translation.walk_ticks = self.walk(addr, place.physical);
+            translation.walk_ticks = self.walk(addr);
         }
         if self.hierarchy.wants_announcement() {
             return self.touch_announced::<BOOKED>(place, bytes, field, kind, translation);
@@ -653,10 +653,10 @@ impl Model {
 
     /// The page walk for `addr`: its latency in ticks.
     #[inline(never)]
-    fn walk(&mut self, addr: u64, physical: u64) -> u64 {
+    fn walk(&mut self, addr: u64) -> u64 {
         let side = &mut self.sides[self.at];
-        let page_shift = self.pages.shift_of(addr);
-        let loads = side.walker.walk(addr, page_shift, physical);
+        let (page_shift, lies_at) = self.pages.in_tables(addr);
+        let loads = side.walker.walk(addr, page_shift, lies_at);
         let mut ticks = self.walk_ticks;
         for (i, load) in loads.iter().enumerate() {
             let line = load >> self.hierarchy.line_shift();

@@ -62,7 +62,8 @@ pub struct Place {
     pub physical: u64,
     /// Number of the page that a TLB holds, in units of its size.
     pub page: u64,
-    /// 0: a 4 KiB page; 1: one of `page_bytes`, where that is larger.
+    /// 0: a 4 KiB page; 1: a larger one, of `page_bytes` or, in a guest, of the host if that has
+    /// smaller ones.
     pub class: usize,
 }
 
@@ -140,7 +141,9 @@ pub struct PageMap {
     /// By `part` modulo [`KNOWN`]: spares the permutation. Has no effect on any result.
     known: Box<[Known; KNOWN]>,
     identity: bool,
+    /// By class, `log2` of the page in the tables of the program, or of the guest, and in a TLB.
     shifts: [u32; 2],
+    tlb_shifts: [u32; 2],
     frames: [Frame; 2],
     host: Option<Frame>,
 }
@@ -166,6 +169,9 @@ impl PageMap {
             }
         }
         let shifts = [SMALL_PAGE_BYTES.trailing_zeros(), bytes.trailing_zeros()];
+        // A TLB holds the smaller page of guest and host.
+        let host_shift = options.host_page_bytes.map(u64::trailing_zeros);
+        let tlb_shifts = shifts.map(|shift| shift.min(host_shift.unwrap_or(shift)));
         let mut random = Random(seed);
         let nothing = Known {
             part: u64::MAX,
@@ -179,6 +185,7 @@ impl PageMap {
             known: Box::new([nothing; KNOWN]),
             identity: options.frames == Frames::Identity,
             shifts,
+            tlb_shifts,
             frames: shifts.map(|shift| Frame::new(shift, PHYSICAL_BITS, &mut random)),
             host: options
                 .host_page_bytes
@@ -186,10 +193,10 @@ impl PageMap {
         })
     }
 
-    /// Page sizes in use, by class, in bytes.
+    /// Page sizes that a TLB holds, by class, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> [u64; 2] {
-        self.shifts.map(|shift| 1 << shift)
+        self.tlb_shifts.map(|shift| 1 << shift)
     }
 
     /// Translate a nominal address.
@@ -210,33 +217,35 @@ impl PageMap {
     }
 
     fn permute(&self, nominal: u64) -> Place {
-        let small = self.shifts[1] == self.shifts[0]
-            || nominal.wrapping_sub(Region::PerCpu.base().0) < 1 << 30;
-        let mut class = usize::from(!small);
+        let small = self.is_small(nominal);
         let physical = if self.identity {
             nominal
         } else {
-            let frame = self.frames[class].of(nominal);
+            let frame = self.frames[usize::from(!small)].of(nominal);
             let frame = self.host.map_or(frame, |host| host.of(frame));
             if small { frame | SMALL_FRAMES } else { frame }
         };
-        // A TLB holds the smaller page of guest and host.
-        if self
-            .host
-            .is_some_and(|host| host.shift < self.shifts[class])
-        {
-            class = 0;
-        }
+        // Large pages that the host backs with 4 KiB ones are of the first class to a TLB.
+        let class = usize::from(!small && self.tlb_shifts[1] > self.tlb_shifts[0]);
         Place {
             physical,
-            page: nominal >> self.shifts[class],
+            page: nominal >> self.tlb_shifts[class],
             class,
         }
     }
 
-    /// `log2` of the page of `nominal` in the tables of the program, or of the guest.
-    pub(super) fn shift_of(&self, nominal: u64) -> u32 {
-        let small = nominal.wrapping_sub(Region::PerCpu.base().0) < 1 << 30;
-        self.shifts[usize::from(!small)]
+    fn is_small(&self, nominal: u64) -> bool {
+        self.shifts[1] == self.shifts[0] || nominal.wrapping_sub(Region::PerCpu.base().0) < 1 << 30
+    }
+
+    /// The page of `nominal` in the tables of the program, or of the guest: `log2` of its size, and
+    /// where these tables say that `nominal` lies, which in a guest is an address to the host's.
+    pub(super) fn in_tables(&self, nominal: u64) -> (u32, u64) {
+        let class = usize::from(!self.is_small(nominal));
+        let lies_at = match self.identity {
+            true => nominal,
+            false => self.frames[class].of(nominal),
+        };
+        (self.shifts[class], lies_at)
     }
 }

@@ -141,9 +141,10 @@ impl Walker {
         }
     }
 
-    /// Physical addresses that the walk for `addr`, in a page of `2^page_shift` bytes at `physical`,
-    /// loads from, in order: each waits for the one before.
-    pub fn walk(&mut self, addr: u64, page_shift: u32, physical: u64) -> &[u64] {
+    /// Physical addresses that the walk for `addr`, in a page of `2^page_shift` bytes, loads from, in
+    /// order: each waits for the one before. `lies_at`: where its tables say that `addr` lies; the
+    /// host's tables go by that, and not by where the host has it.
+    pub fn walk(&mut self, addr: u64, page_shift: u32, lies_at: u64) -> &[u64] {
         self.loads.clear();
         let Some((host, host_shift)) = &mut self.host else {
             self.own.walk(addr, page_shift, &mut self.loads);
@@ -155,7 +156,7 @@ impl Walker {
             host.walk(*load, *host_shift, &mut self.loads);
             self.loads.push(*load);
         }
-        host.walk(physical, *host_shift, &mut self.loads);
+        host.walk(lies_at, *host_shift, &mut self.loads);
         &self.loads
     }
 

@@ -150,6 +150,18 @@ impl Coherence {
         states[core] = Modified;
     }
 
+    /// What `core` has just got by a load was dirty in a level below that gave it up: `core` is to write
+    /// it back. Others have it only under MOESI, if they had it from an owner that is gone.
+    pub fn given_up_dirty(&mut self, core: usize, line: u64) {
+        let mut states = self.states(line);
+        states[core] = match states[core] {
+            Exclusive => Modified,
+            Shared if self.protocol == Protocol::Moesi => Owned,
+            state => panic!("{state:?} of a line that was dirty below"),
+        };
+        self.states.insert(line, states);
+    }
+
     /// The line leaves all private levels of `core`; what it was there.
     pub fn evict(&mut self, core: usize, line: u64) -> State {
         let mut states = self.states(line);

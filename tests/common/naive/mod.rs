@@ -11,6 +11,7 @@ pub mod hierarchy;
 pub mod litmus;
 pub mod possible;
 pub mod replacement;
+pub mod shared;
 
 use kwalk::machine;
 use kwalk::machine::Replacement;
