@@ -140,7 +140,7 @@ fn loads_and_stores_share_memory_ports() {
             for i in 0..n {
                 mem.load::<8>(at(object(i, 128)), F);
                 // Two to a line, as two drain together.
-                let word = F.at(8 * (i % 2));
+                let word = F.at(8 * (i as u32 % 2));
                 mem.store::<8>(at(object(i | 1, 64)), word, Timed::from(1));
             }
         };
