@@ -18,7 +18,7 @@ impl Hierarchy {
             let outcome = directory.request(core, line, true, Some(self.touch), true);
             let (_, transfer) = self.take_from_others(core, line, true, &outcome);
             served = served.with_transfer(transfer, outcome.sharing);
-        } else if kind.is_demand() {
+        } else if kind.names_bytes() {
             directory.touch(core, line, store, self.touch);
         }
         if store {
@@ -39,7 +39,7 @@ impl Hierarchy {
         answer: Served,
     ) -> (bool, Served) {
         let store = kind == Kind::Store;
-        let touch = Some(self.touch).filter(|_| kind.is_demand());
+        let touch = Some(self.touch).filter(|_| kind.names_bytes());
         let private = answer.level() < self.private;
         let directory = self.directory.as_mut().expect("several cores");
         if private && (!store || directory.owns(core, line)) {

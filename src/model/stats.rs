@@ -27,6 +27,13 @@ impl Kind {
     pub fn is_demand(self) -> bool {
         matches!(self, Kind::Load | Kind::Store)
     }
+
+    /// Whether it is for bytes of its line: only a hardware prefetcher wants a line for none of them.
+    #[inline]
+    #[must_use]
+    pub fn names_bytes(self) -> bool {
+        self != Kind::Hardware
+    }
 }
 
 /// Requests of one kind: `hits + misses = requests`.
