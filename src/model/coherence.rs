@@ -263,6 +263,13 @@ impl Directory {
         matches!(self.state(core, line), State::Modified | State::Exclusive)
     }
 
+    /// Whether a core has `line` in its private levels.
+    #[must_use]
+    pub fn is_held(&self, line: u64) -> bool {
+        let state = self.lines.get(&line);
+        state.is_some_and(|state| !state.holders.is_empty())
+    }
+
     /// When the last transfer of `line` is over, in ticks.
     #[must_use]
     pub fn settled_at(&self, line: u64) -> u64 {

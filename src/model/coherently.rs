@@ -107,7 +107,7 @@ impl Hierarchy {
         (dirty, far)
     }
 
-    /// Remove `line` from level `k` of `core`, as another core wants it; whether it was dirty.
+    /// Remove `line` from level `k` of `core`, as it is to be elsewhere; whether it was dirty.
     pub(super) fn remove(&mut self, core: usize, k: usize, line: u64) -> bool {
         let side = &mut self.cores[core];
         let gone = self.levels[side.path[k]].cache.remove(line);

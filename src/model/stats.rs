@@ -69,7 +69,8 @@ pub struct PrefetchStats {
     pub late: u64,
     /// Those that left before anything asked for them.
     pub unused: u64,
-    /// Misses of the program on lines that had to leave for a prefetch.
+    /// Misses of the program on lines that last left this level for one that a prefetcher brought into
+    /// it; what a prefetch into a level further in displaces on its way is not counted.
     pub polluting: u64,
 }
 
