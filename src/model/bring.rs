@@ -30,11 +30,16 @@ impl Hierarchy {
         }
     }
 
-    /// Bring `line` into level `into` of `core`, unless it is there or further inside.
+    /// Bring `line` into level `into` of `core`, unless it is there or further inside; into a shared
+    /// level, unless a core has it.
     pub(super) fn bring(&mut self, core: usize, line: u64, into: usize) {
         let path = self.cores[core].path;
         let there = |k: &usize| self.levels[path[*k]].cache.contains(line);
         if (0..=into).any(|k| there(&k)) {
+            return;
+        }
+        let shared = into >= self.private;
+        if shared && self.directory.as_ref().is_some_and(|d| d.is_held(line)) {
             return;
         }
         self.cores[core].counts[into].prefetcher.issued += 1;
@@ -42,7 +47,8 @@ impl Hierarchy {
         let found = self.search(core, into + 1, line, Kind::Hardware, &mut sets);
         let served = found.level as usize;
         let mut dirty = found.is_dirty();
-        if self.directory.is_some() {
+        // What comes into a shared level is no core's yet.
+        if self.directory.is_some() && !shared {
             let answer = Served::at(served, 0);
             (dirty, _) = self.miss_coherently(core, line, Kind::Hardware, dirty, answer);
         }

@@ -24,7 +24,8 @@
 //! them it was true sharing, if not, false. A store that takes the line from others is true sharing
 //! if one of them touched these bytes while it had the line. A copy that only a hardware prefetcher
 //! asked for, and whose core touched nothing of it, makes the store that takes it away *adjacent*:
-//! the line next to the one in use, not the line itself, is what is shared.
+//! the line next to the one in use, not the line itself, is what is shared. Page walks, and
+//! prefetches by the program, which are of the byte that they name, count as loads.
 //!
 //! Not modelled: a directory or snoop filter of limited size, protocol races and retries, bandwidth
 //! of the interconnect, home agents' own latency by address, lines written by devices.
@@ -264,6 +265,13 @@ impl Directory {
         matches!(self.state(core, line), State::Modified | State::Exclusive)
     }
 
+    /// Whether a core has `line` in its private levels.
+    #[must_use]
+    pub fn is_held(&self, line: u64) -> bool {
+        let state = self.lines.get(&line);
+        state.is_some_and(|state| !state.holders.is_empty())
+    }
+
     /// When the last transfer of `line` is over, in ticks.
     #[must_use]
     pub fn settled_at(&self, line: u64) -> u64 {
@@ -307,7 +315,7 @@ impl Directory {
     }
 
     /// `core` asks for `line`, which it has not or, for a store, does not own. `alone`: no shared
-    /// level of other cores has it either. `prefetch`: nothing of it is touched.
+    /// level of other cores has it either. No `touch`: a hardware prefetcher asks, for no bytes.
     pub fn request(
         &mut self,
         core: usize,

@@ -18,7 +18,7 @@ impl Hierarchy {
             let outcome = directory.request(core, line, true, Some(self.touch), true);
             let (_, transfer) = self.take_from_others(core, line, true, &outcome);
             served = served.with_transfer(transfer, outcome.sharing);
-        } else if kind.is_demand() {
+        } else if kind.names_bytes() {
             directory.touch(core, line, store, self.touch);
         }
         if store {
@@ -40,7 +40,7 @@ impl Hierarchy {
         answer: Served,
     ) -> (bool, Served) {
         let store = kind == Kind::Store;
-        let touch = Some(self.touch).filter(|_| kind.is_demand());
+        let touch = Some(self.touch).filter(|_| kind.names_bytes());
         let private = answer.level() < self.private;
         let directory = self.directory.as_mut().expect("several cores");
         if private && (!store || directory.owns(core, line)) {
@@ -135,7 +135,7 @@ impl Hierarchy {
         (dirty, far)
     }
 
-    /// Remove `line` from level `k` of `core`, as another core wants it; whether it was dirty.
+    /// Remove `line` from level `k` of `core`, as it is to be elsewhere; whether it was dirty.
     pub(super) fn remove(&mut self, core: usize, k: usize, line: u64) -> bool {
         let side = &mut self.cores[core];
         let gone = self.levels[side.path[k]].cache.remove(line);

@@ -78,13 +78,14 @@ impl Hierarchy {
             return;
         }
         // An exclusive level further out must not keep an older copy of what is allocated here.
-        if k + 2 < self.depth {
-            let outer = &mut self.levels[path[k + 2]];
-            if outer.inclusion == Inclusion::Exclusive {
-                outer.cache.invalidate(line);
-            }
+        if k + 2 < self.depth && self.levels[path[k + 2]].inclusion == Inclusion::Exclusive {
+            self.remove(core, k + 2, line);
         }
-        let set = self.levels[path[k + 1]].cache.set_of(line);
+        let level = &mut self.levels[path[k + 1]];
+        if self.prefetching {
+            level.pushed_out.remove(&line);
+        }
+        let set = level.cache.set_of(line);
         self.insert(core, k + 1, set, line, dirty);
     }
 

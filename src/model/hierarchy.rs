@@ -181,7 +181,7 @@ pub(super) struct Level {
     /// Of a classified innermost level, by slot, the node of its line in `shadow`: a hit there
     /// needs no probe.
     pub(super) nodes: Vec<u32>,
-    /// Lines that had to leave for a hardware prefetch, and were not asked for since.
+    /// Lines that had to leave for a hardware prefetch into this level, and did not come back.
     pub(super) pushed_out: HashSet<u64, BuildHasherDefault<LineHasher>>,
 }
 
@@ -554,8 +554,8 @@ impl Hierarchy {
             }
         }
         side.counts[0].misses[kind as usize] += 1;
-        if self.prefetching && kind.is_demand() && first.pushed_out.remove(&line) {
-            side.counts[0].prefetcher.polluting += 1;
+        if self.prefetching && first.pushed_out.remove(&line) {
+            side.counts[0].prefetcher.polluting += u64::from(kind.is_demand());
         }
         let mut sets = [0; MAX_LEVELS];
         let found = self.search(core, 1, line, kind, &mut sets);
@@ -627,13 +627,13 @@ impl Hierarchy {
                 return Found::at(k, false, first_use);
             }
             counts.misses[kind as usize] += 1;
-            if kind.is_demand() {
-                if let Some(cause) = side.causes[k] {
-                    counts.causes[cause as usize] += 1;
-                }
-                if self.prefetching && level.pushed_out.remove(&line) {
-                    counts.prefetcher.polluting += 1;
-                }
+            if kind.is_demand()
+                && let Some(cause) = side.causes[k]
+            {
+                counts.causes[cause as usize] += 1;
+            }
+            if self.prefetching && level.pushed_out.remove(&line) {
+                counts.prefetcher.polluting += u64::from(kind.is_demand());
             }
         }
         Found::at(self.depth, false, false)

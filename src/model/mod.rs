@@ -660,6 +660,7 @@ impl Model {
         let mut ticks = self.walk_ticks;
         for (i, load) in loads.iter().enumerate() {
             let line = load >> self.hierarchy.line_shift();
+            // Not announced: nobody stores to tables, so which bytes it loads makes no difference.
             let served = self.hierarchy.access_by(self.at, line, Kind::Walk);
             // The machine's number has one load from the innermost level in it.
             let innermost = if i == 0 {

@@ -2,7 +2,8 @@
 //!
 //! All stay within the 4 KiB page of the access that triggers them, as physical neighbours beyond it
 //! mean nothing. A trigger asks at most for the `lines` of its table; a line that is there already is
-//! not asked for.
+//! not asked for. A prefetcher of a level that cores share leaves out what one of them has in its
+//! private levels. The first use of a line that a prefetcher brought triggers as a miss does.
 //!
 //! - **next line**: a miss of its level asks for the lines that follow.
 //! - **adjacent line**: a miss of its level asks for the other line of the aligned pair.

@@ -27,6 +27,13 @@ impl Kind {
     pub fn is_demand(self) -> bool {
         matches!(self, Kind::Load | Kind::Store)
     }
+
+    /// Whether it is for bytes of its line: only a hardware prefetcher wants a line for none of them.
+    #[inline]
+    #[must_use]
+    pub fn names_bytes(self) -> bool {
+        self != Kind::Hardware
+    }
 }
 
 /// Requests of one kind: `hits + misses = requests`.
@@ -62,7 +69,8 @@ pub struct PrefetchStats {
     pub late: u64,
     /// Those that left before anything asked for them.
     pub unused: u64,
-    /// Misses of the program on lines that had to leave for a prefetch.
+    /// Misses of the program on lines that last left this level for one that a prefetcher brought into
+    /// it; what a prefetch into a level further in displaces on its way is not counted.
     pub polluting: u64,
 }
 
