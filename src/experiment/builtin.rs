@@ -32,6 +32,7 @@ built_in! {
     "psi-depth" in "psi",
     "psi-pipe" in "psi",
     "psi-inner" in "psi",
+    "small-difference" in "self",
 }
 
 impl Experiment {

@@ -99,6 +99,11 @@ names! {
         ParentPrefetch = "parent-prefetch",
         /// The groups' addresses lie in an array of the leaf: known in advance, not chased.
         AncestorsArray = "ancestors-array",
+        /// As `parent`: a variant against itself, to see what differs by chance.
+        ParentAgain = "parent-again",
+        /// As `parent`, with a multiplication on the pointer of each 12th visit: a known small
+        /// difference. On native alone: the model takes computing for free.
+        ParentImul = "parent-imul",
     }
 }
 

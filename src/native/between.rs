@@ -30,6 +30,19 @@ pub fn flush_slice<T>(bytes: &[T]) -> Result<(), String> {
     unsafe { flush(bytes.as_ptr().cast(), size_of_val(bytes)) }
 }
 
+/// Copy `bytes` to `offset`.
+///
+/// # Panics
+/// If that is beyond the mapping.
+pub fn fill_mapped(map: &mut MmapRaw, offset: usize, bytes: &[u8]) {
+    assert!(offset + bytes.len() <= map.len(), "beyond the mapping");
+    // SAFETY: the range lies in the mapping, which is writable memory of ours alone, and `bytes` is no
+    // part of it: nobody has a reference to what is mapped.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.as_mut_ptr().add(offset), bytes.len());
+    }
+}
+
 /// Read one byte of each 64-byte line of `bytes` bytes at `offset` of `map`.
 ///
 /// # Panics

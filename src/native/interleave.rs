@@ -1,6 +1,8 @@
 //! The order of measurements: every repeat visits all cases once, in a fresh random order, so that
 //! drift of the host hits all of them alike.
 
+use std::convert::Infallible;
+
 use kernels::arena::Random;
 
 /// Run `measure` on every case `repeats` times after one warm-up pass, whose results are dropped;
@@ -12,13 +14,33 @@ pub fn interleave<C, R>(
     cases: &mut [C],
     repeats: u32,
     seed: u64,
-    mut measure: impl FnMut(&mut C, u32) -> R,
+    measure: impl FnMut(&mut C, u32) -> R,
 ) -> Vec<Vec<R>> {
+    let nothing = |_: &mut [C], _: &[usize]| Ok::<(), Infallible>(());
+    match interleave_after(cases, repeats, seed, nothing, measure) {
+        Ok(results) => results,
+        Err(never) => match never {},
+    }
+}
+
+/// [`interleave`], and before each pass `begin` gets all cases and the order in which they will be
+/// visited.
+///
+/// # Errors
+/// That of `begin`.
+pub fn interleave_after<C, R, E>(
+    cases: &mut [C],
+    repeats: u32,
+    seed: u64,
+    mut begin: impl FnMut(&mut [C], &[usize]) -> Result<(), E>,
+    mut measure: impl FnMut(&mut C, u32) -> R,
+) -> Result<Vec<Vec<R>>, E> {
     let mut random = Random(seed);
     let mut order: Vec<usize> = (0..cases.len()).collect();
     let mut results: Vec<Vec<R>> = cases.iter().map(|_| Vec::new()).collect();
     for pass in 0..=repeats {
         random.shuffle(&mut order);
+        begin(cases, &order)?;
         for &case in &order {
             let result = measure(&mut cases[case], pass);
             if pass > 0 {
@@ -26,7 +48,7 @@ pub fn interleave<C, R>(
             }
         }
     }
-    results
+    Ok(results)
 }
 
 /// How many operations make a sample of at least `target_ns`, at most `most`.
@@ -60,15 +82,22 @@ mod tests {
     #[test]
     fn every_repeat_visits_all_cases_and_the_first_is_dropped() {
         let mut visits = Vec::new();
-        let results = interleave(&mut [0, 1, 2, 3], 20, 7, |case, pass| {
+        let mut begun: Vec<Vec<i32>> = Vec::new();
+        let mut begin = |cases: &mut [i32], order: &[usize]| {
+            begun.push(order.iter().map(|i| cases[*i]).collect());
+            Ok::<(), ()>(())
+        };
+        let results = interleave_after(&mut [0, 1, 2, 3], 20, 7, &mut begin, |case, pass| {
             visits.push((*case, pass));
             (*case, pass)
         });
+        let results = results.expect("begin never fails");
         assert_eq!(visits.len(), 4 * 21);
         let mut orders = std::collections::BTreeSet::new();
         for (pass, round) in visits.chunks(4).enumerate() {
             assert!(round.iter().all(|v| v.1 as usize == pass));
             let order: Vec<i32> = round.iter().map(|v| v.0).collect();
+            assert_eq!(order, begun[pass]);
             let mut sorted = order.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, [0, 1, 2, 3]);

@@ -143,6 +143,46 @@ pub fn map(arena: &Arena, pages: Pages) -> Result<Mapped, MapError> {
 }
 
 impl Mapped {
+    /// Whether `arena`, asked onto the same pages, would lie in as much memory as this.
+    #[must_use]
+    pub fn fits(&self, arena: &Arena, pages: Pages) -> bool {
+        let images = Region::ALL.map(|region| (region, arena.image(region).bytes.len()));
+        let mut images = images.iter().filter(|(_, bytes)| *bytes > 0);
+        let all = self.regions.iter().zip(&self.memory).all(|(had, block)| {
+            let asked = if had.region == Region::PerCpu {
+                Pages::FourK
+            } else {
+                pages
+            };
+            images.next().is_some_and(|(region, bytes)| {
+                (*region, asked) == (had.region, had.asked)
+                    && bytes.next_multiple_of(HUGE_BYTES) == block.len
+            })
+        });
+        all && images.next().is_none()
+    }
+
+    /// The same memory with the images of `arena`, which [`fits`](Mapped::fits).
+    ///
+    /// # Panics
+    /// If it does not fit.
+    #[must_use]
+    pub fn refilled(mut self, arena: &Arena) -> Mapped {
+        for (had, block) in self.regions.iter().zip(&self.memory) {
+            let start = arena.image(had.region).start.0;
+            let host_start = block.map.as_ptr().expose_provenance() as u64 + block.offset as u64;
+            self.moved_by[had.region as usize] = host_start.wrapping_sub(start);
+        }
+        let moved = arena.relocated(self.moved_by);
+        for (had, block) in self.regions.iter_mut().zip(&mut self.memory) {
+            let image = &moved.image(had.region).bytes;
+            assert!(image.len() <= block.len, "{:?} does not fit", had.region);
+            between::fill_mapped(&mut block.map, block.offset, image);
+            had.bytes = image.len() as u64;
+        }
+        self
+    }
+
     /// Host address of the nominal address `addr`.
     ///
     /// # Panics

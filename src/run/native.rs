@@ -21,8 +21,8 @@ use crate::experiment::{Experiment, Point, Start};
 use crate::native::affinity::{self, Pinned};
 use crate::native::clock::{self, Clock};
 use crate::native::disturbance::Watch;
-use crate::native::interleave::{interleave, operations_per_sample};
-use crate::native::mapping::{self, Mapped};
+use crate::native::interleave::{interleave_after, operations_per_sample};
+use crate::native::mapping::{self, Mapped, Pages};
 use crate::record::{Keys, Sample, Status};
 
 /// Length of a sample of a warm case: long against the clock's resolution and an empty region,
@@ -41,7 +41,9 @@ const COLD_OPERATIONS: usize = 6;
 struct Mounted {
     case: Case,
     keys: Keys,
-    mapped: Mapped,
+    pages: Pages,
+    /// Where its arena lies; `None` only while memory is exchanged.
+    mapped: Option<Mapped>,
     globals: Globals,
     at: Position,
     /// Operations per sample; 0: not known yet.
@@ -53,6 +55,12 @@ struct Mounted {
     lines: Vec<Addr>,
     /// Pages that were had where others were asked for; else empty.
     fallback: String,
+}
+
+impl Mounted {
+    fn mapped(&self) -> &Mapped {
+        self.mapped.as_ref().expect("mapped when it is measured")
+    }
 }
 
 /// What the points of a batch have in common: CPUs and all axes.
@@ -113,15 +121,15 @@ pub fn run(
         let results = if cpus == 2 {
             // Each side is pinned by itself.
             pinned = None;
-            two_sided(&mut mounted, &clock, repeats, first_seed)
+            two_sided(&mut mounted, &clock, repeats, first_seed)?
         } else {
             if pinned.is_none() {
                 let again = Pinned::to(host.cpu).map_err(|e| RunError::Nothing(e.to_string()))?;
                 pinned = Some(again);
             }
-            interleave(&mut mounted, repeats, first_seed, |m, _| {
+            interleave_after(&mut mounted, repeats, first_seed, even_out, |m, _| {
                 one_sided(m, &clock, &mut watch)
-            })
+            })?
         };
         for (m, repeats) in mounted.iter_mut().zip(results) {
             for row in rows(m, repeats) {
@@ -193,8 +201,7 @@ fn mount(
         Start::Flushed => lines_of(&mut case),
         _ => Vec::new(),
     };
-    let mapped = mapping::map(&case.tree.arena, pages)
-        .map_err(|e| RunError::Nothing(format!("{e}; a smaller depth would need less")))?;
+    let mapped = map(&case, pages)?;
     for note in mapped.regions.iter().filter_map(|r| r.note.as_ref()) {
         let note = format!("native: {note}");
         if !refused.contains(&note) {
@@ -214,12 +221,11 @@ fn mount(
         .map_or(String::new(), |r| {
             format!("pages {} instead of {}", r.got, r.asked)
         });
-    // The images are in the mapping now.
-    case.tree.arena = kernels::arena::Arena::new();
     Ok(Mounted {
         case,
         keys,
-        mapped,
+        pages,
+        mapped: Some(mapped),
         globals,
         at: Position::default(),
         count: 0,
@@ -227,6 +233,42 @@ fn mount(
         lines,
         fallback,
     })
+}
+
+fn map(case: &Case, pages: Pages) -> Result<Mapped, RunError> {
+    mapping::map(&case.tree.arena, pages)
+        .map_err(|e| RunError::Nothing(format!("{e}; a smaller depth would need less")))
+}
+
+/// Before a pass: cases that are compared get each other's memory, as the random order of the pass has
+/// it, with their own images, and samples of as many operations.
+///
+/// What pages a mapping got is chance, and some are slower than others. With one mapping for all repeats
+/// of a variant two equal variants differ, and no repetition shows that it is chance. The same holds for
+/// a number of operations that was found too low in a bad moment: what a sample costs but once then weighs
+/// more.
+fn even_out(mounted: &mut [Mounted], order: &[usize]) -> Result<(), RunError> {
+    for i in 0..mounted.len() {
+        let start = &mounted[i].case.point.start;
+        let alike = mounted.iter().filter(|m| m.case.point.start == *start);
+        let most = alike.map(|m| m.count).max().unwrap_or(0);
+        mounted[i].count = most.next_multiple_of(mounted[i].case.period());
+    }
+    let mut free: Vec<Mapped> = order
+        .iter()
+        .filter_map(|i| mounted[*i].mapped.take())
+        .collect();
+    for m in mounted {
+        let fitting = free
+            .iter()
+            .position(|memory| memory.fits(&m.case.tree.arena, m.pages));
+        let memory = free.swap_remove(fitting.expect("its own fits at least"));
+        let mapped = memory.refilled(&m.case.tree.arena);
+        m.globals = m.case.tree.globals.moved(|a| mapped.host(a));
+        m.mapped = Some(mapped);
+        m.at = Position::default();
+    }
+    Ok(())
 }
 
 /// The lines of one period of operations, on a copy of the arena.
@@ -244,7 +286,7 @@ fn lines_of(case: &mut Case) -> Vec<Addr> {
 
 fn native() -> Native {
     // SAFETY: every address that a case's kernel forms comes from `Mounted::globals` or from the
-    // relocated pointers in its mapping, which `Mounted` keeps alive and nobody else uses.
+    // relocated pointers in its mapping, which `Mounted` keeps alive while it runs and nobody else uses.
     unsafe { Native::new() }
 }
 
@@ -325,13 +367,13 @@ fn disturb(m: &Mounted) {
     match m.case.point.start {
         Start::Warm | Start::Stream(_) => {}
         Start::Polluted { .. } => {
-            let base = m.mapped.host(Region::Other.base());
+            let base = m.mapped().host(Region::Other.base());
             black_box(m.case.pollute(&mut native(), base));
         }
         Start::Flushed => {
             for line in &m.lines {
                 // A processor without the instruction was told of when the case was mounted.
-                let _ = m.mapped.flush(*line, 64);
+                let _ = m.mapped().flush(*line, 64);
             }
         }
     }
@@ -413,7 +455,12 @@ fn per_visit(metric: &str) -> Option<&'static str> {
 }
 
 /// Both sides of a pipe on two pinned threads; without two CPUs every value is unavailable.
-fn two_sided(mounted: &mut [Mounted], clock: &Clock, repeats: u32, seed: u64) -> Vec<Vec<Repeat>> {
+fn two_sided(
+    mounted: &mut [Mounted],
+    clock: &Clock,
+    repeats: u32,
+    seed: u64,
+) -> Result<Vec<Vec<Repeat>>, RunError> {
     let cpus = match affinity::choose(2) {
         Ok(cpus) => cpus,
         Err(error) => {
@@ -423,10 +470,10 @@ fn two_sided(mounted: &mut [Mounted], clock: &Clock, repeats: u32, seed: u64) ->
                 none("time_ns_per_op", "ns"),
                 none("time_ns_per_visit", "ns"),
             ];
-            return mounted.iter().map(|_| vec![nothing.clone()]).collect();
+            return Ok(mounted.iter().map(|_| vec![nothing.clone()]).collect());
         }
     };
-    interleave(mounted, repeats, seed, |m, _| {
+    interleave_after(mounted, repeats, seed, even_out, |m, _| {
         ping_pong(m, clock, [cpus[0], cpus[1]])
     })
 }

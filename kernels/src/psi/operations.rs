@@ -408,7 +408,7 @@ macro_rules! specialised {
                 let $offsets = &fixed;
                 specialised!(@variants $v, |$variant| $body,
                     Parent Cgroup CgroupAsPosted CgroupInoCheck InnerOff ParentPrefetch
-                    AncestorsArray)
+                    AncestorsArray ParentAgain ParentImul)
             })*
         }
     };

@@ -1,7 +1,7 @@
 //! The walk: which groups are visited, and what each variant loads to get to the next.
 
 use super::visit::{CpuGlobals, group_cpu};
-use super::{Id, PsiOffsets, Variant};
+use super::{IMUL_EVERY, Id, PsiOffsets, Variant};
 use crate::memory::{Memory, Word};
 
 /// Where a walk stands.
@@ -12,6 +12,8 @@ pub(super) struct Cursor<W> {
     /// Variants that go through cgroups: the next cgroup, already loaded. `ancestors-array`: the
     /// slot of the present group.
     next: W,
+    /// `parent-imul`: visits since the last multiplication.
+    since: u32,
 }
 
 /// What a walk needs besides the layout.
@@ -57,9 +59,14 @@ pub(super) fn first<M: Memory>(
 ) -> Cursor<M::Word> {
     let cgroup = task_cgroup(mem, o, task);
     match v {
-        Variant::Parent | Variant::InnerOff | Variant::ParentPrefetch => Cursor {
+        Variant::Parent
+        | Variant::InnerOff
+        | Variant::ParentPrefetch
+        | Variant::ParentAgain
+        | Variant::ParentImul => Cursor {
             group: checked_psi(mem, o, ground, cgroup),
             next: M::Word::from(0),
+            since: 0,
         },
         _ => first_of_cgroup(mem, v, o, ground, cgroup),
     }
@@ -75,15 +82,21 @@ pub(super) fn first_of_cgroup<M: Memory>(
     cgroup: M::Word,
 ) -> Cursor<M::Word> {
     match v {
-        Variant::Parent | Variant::InnerOff | Variant::ParentPrefetch => Cursor {
+        Variant::Parent
+        | Variant::InnerOff
+        | Variant::ParentPrefetch
+        | Variant::ParentAgain
+        | Variant::ParentImul => Cursor {
             group: mem.load::<8>(cgroup, o.cgroup_psi),
             next: M::Word::from(0),
+            since: 0,
         },
         Variant::Cgroup | Variant::CgroupAsPosted => {
             let next = mem.load::<8>(cgroup, o.cgroup_parent);
             Cursor {
                 group: mem.load::<8>(cgroup, o.cgroup_psi),
                 next,
+                since: 0,
             }
         }
         Variant::CgroupInoCheck => {
@@ -91,6 +104,7 @@ pub(super) fn first_of_cgroup<M: Memory>(
             Cursor {
                 group: checked_psi(mem, o, ground, cgroup),
                 next,
+                since: 0,
             }
         }
         Variant::AncestorsArray => {
@@ -98,6 +112,7 @@ pub(super) fn first_of_cgroup<M: Memory>(
             Cursor {
                 group: mem.load::<8>(slot, Id::ANCESTORS.at(0)),
                 next: slot,
+                since: 0,
             }
         }
     }
@@ -133,26 +148,49 @@ pub(super) fn next<M: Memory>(
     at: Cursor<M::Word>,
 ) -> Cursor<M::Word> {
     match v {
-        Variant::Parent | Variant::InnerOff => Cursor {
+        Variant::ParentImul => {
+            let group = mem.load::<8>(at.group, o.parent);
+            if at.since + 1 < IMUL_EVERY {
+                return Cursor {
+                    group,
+                    next: at.next,
+                    since: at.since + 1,
+                };
+            }
+            // A value that the compiler does not know, and a branch that it cannot turn into a choice,
+            // which would multiply at every visit.
+            let one = core::hint::black_box(1_u64);
+            mem.work(1);
+            Cursor {
+                group: group.map(|group| group.wrapping_mul(one)),
+                next: at.next,
+                since: 0,
+            }
+        }
+        Variant::Parent | Variant::InnerOff | Variant::ParentAgain => Cursor {
             group: mem.load::<8>(at.group, o.parent),
             next: at.next,
+            since: 0,
         },
         // Loaded before the visit, to know what to prefetch.
         Variant::ParentPrefetch => Cursor {
             group: at.next,
             next: at.next,
+            since: 0,
         },
         Variant::Cgroup | Variant::CgroupAsPosted => {
             if at.next.get() == 0 {
                 return Cursor {
                     group: at.next,
                     next: at.next,
+                    since: 0,
                 };
             }
             let next = mem.load::<8>(at.next, o.cgroup_parent);
             Cursor {
                 group: mem.load::<8>(at.next, o.cgroup_psi),
                 next,
+                since: 0,
             }
         }
         Variant::CgroupInoCheck => {
@@ -160,12 +198,14 @@ pub(super) fn next<M: Memory>(
                 return Cursor {
                     group: at.next,
                     next: at.next,
+                    since: 0,
                 };
             }
             let next = mem.load::<8>(at.next, o.cgroup_parent);
             Cursor {
                 group: checked_psi(mem, o, ground, at.next),
                 next,
+                since: 0,
             }
         }
         Variant::AncestorsArray => {
@@ -173,6 +213,7 @@ pub(super) fn next<M: Memory>(
             Cursor {
                 group: mem.load::<8>(slot, Id::ANCESTORS.at(0)),
                 next: slot,
+                since: 0,
             }
         }
     }
