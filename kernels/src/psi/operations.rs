@@ -5,7 +5,7 @@ use super::group_state::IRQ_FULL;
 use super::offsets::Family;
 use super::tree::Globals;
 use super::visit::{
-    Change, CpuGlobals, clock, cpu_seq_step, group_change, group_cpu, record_times,
+    Change, CpuGlobals, Visit, clock, cpu_seq_step, group_change, group_cpu, record_times,
 };
 use super::walk::{Cursor, Ground, before_visit, first, next};
 use super::{Function, PsiOffsets, Variant, task_state};
@@ -20,7 +20,9 @@ pub struct Outcome<W> {
     pub visits: u64,
     /// Sum over what was seen, equal on every rung: no address enters it.
     pub sum: W,
-    /// A value that was ready only when the last walk had reached its last group.
+    /// A value that was loaded from the last group of the last walk, and nothing computed from it: what
+    /// waits for it waits for the chase, not for the arithmetic of a visit, which differs by compiler
+    /// and takes no time in the model.
     pub last: W,
 }
 
@@ -36,10 +38,10 @@ impl<W: Word> Outcome<W> {
     }
 
     #[inline(always)]
-    fn visited(&mut self, seen: W) {
+    fn visited(&mut self, visit: Visit<W>) {
         self.visits += 1;
-        self.sum = self.sum.with(seen, |a, b| a.wrapping_add(b));
-        self.last = seen;
+        self.sum = self.sum.with(visit.seen, |a, b| a.wrapping_add(b));
+        self.last = visit.loaded;
     }
 }
 
@@ -343,7 +345,10 @@ pub fn account_irqtime<M: Memory>(
                 mem.store::<4>(counts, o.seq, seq.map(|s| s.wrapping_add(1)));
             }
             let polled = mem.load::<4>(at.group, o.rtpoll_states);
-            done.visited(polled.with(mask, |p, m| p.wrapping_add(m)));
+            done.visited(Visit {
+                seen: polled.with(mask, |p, m| p.wrapping_add(m)),
+                loaded: polled,
+            });
         }
         at = next(mem, v, o, &ground, at);
     }

@@ -254,12 +254,20 @@ pub(super) fn load_memstall<M: Memory>(mem: &mut M, o: &PsiOffsets, task: M::Wor
     }
 }
 
+/// What a visit found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit<W> {
+    /// The new state mask and what was loaded, added up.
+    pub seen: W,
+    /// What was loaded from the group.
+    pub loaded: W,
+}
+
 /// Visit one group: `psi_group_change(group, cpu, clear, set, now, wake_clock = true)`.
 ///
 /// About 20 accesses to four lines: the group's counters on this CPU (the only dirty one) and the
 /// lines of `psi_group` that hold `parent`, `avgs_work` and `rtpoll_states`. The counters' address
-/// depends on `group.pcpu`; everything else in the visit hangs on that or on `group`. Returns
-/// the new state mask.
+/// depends on `group.pcpu`; everything else in the visit hangs on that or on `group`.
 #[inline(always)]
 pub(super) fn group_change<M: Memory>(
     mem: &mut M,
@@ -267,7 +275,7 @@ pub(super) fn group_change<M: Memory>(
     g: &CpuGlobals<M::Word>,
     group: M::Word,
     change: Change<M::Word>,
-) -> M::Word {
+) -> Visit<M::Word> {
     let oncpu_bit = 1_u64 << o.states;
     mem.enter(Function::GROUP_CHANGE as u16);
     let offset_first = o.form.arch == Arch::Arm64;
@@ -303,7 +311,8 @@ pub(super) fn group_change<M: Memory>(
         }
     }
 
-    if mem.load::<1>(group, o.enabled).get() == 0 {
+    let enabled = mem.load::<1>(group, o.enabled);
+    if enabled.get() == 0 {
         // Pressure is off here (cgroup.pressure): end the present state, keep only ONCPU.
         if mem.load::<4>(counts, o.state_mask).get() & !oncpu_bit != 0 {
             record_times(mem, o, counts, now);
@@ -313,7 +322,10 @@ pub(super) fn group_change<M: Memory>(
         if o.form.seq_in_group_cpu {
             seq_step(mem, counts, o.seq);
         }
-        return oncpu;
+        return Visit {
+            seen: oncpu,
+            loaded: enabled,
+        };
     }
 
     let states = test_states(mem, o, counts, oncpu.get() != 0);
@@ -336,9 +348,13 @@ pub(super) fn group_change<M: Memory>(
     let polled = mem.load::<4>(group, o.rtpoll_states);
     let pending = mem.load::<8>(group, o.avgs_work);
     mem.work(VISIT_WORK);
-    polled
+    let seen = polled
         .with(pending, |p, w| p.wrapping_add(w & 1))
-        .with(mask, |a, m| a.wrapping_add(m))
+        .with(mask, |a, m| a.wrapping_add(m));
+    Visit {
+        seen,
+        loaded: polled,
+    }
 }
 
 /// Instructions of a visit that touch no memory, in the compiled native walk on x86-64 (held
