@@ -4,12 +4,17 @@
 //! Nothing here knows what was measured; [`summary`] applies it to records. All randomness is
 //! seeded, so the same samples give the same summary.
 
+pub mod knee;
+pub mod paired;
 pub mod summary;
 
 use std::collections::BTreeMap;
 
 use kernels::arena::Random;
 use statrs::distribution::{ContinuousCDF, Normal};
+
+pub use knee::{KNEE_ERRORS, KNEE_SHARE, knee, plateau};
+pub use paired::{Shift, paired_shift};
 
 /// Resamples of a bootstrap. The ends of a 95 % interval then rest on the 25 most extreme ones on
 /// each side (Efron and Tibshirani 1993, chapter 13, ask for 1000).
@@ -96,23 +101,6 @@ pub fn median_interval(values: &[f64], seed: u64) -> Option<Interval> {
         let mut resample: Vec<f64> = draw.iter().map(|&i| values[i]).collect();
         median_in_place(&mut resample)
     })
-}
-
-/// 95 % percentile-bootstrap interval of `compare(median of a, median of b)`. `pairs` are values
-/// of `a` and `b` that were measured side by side (same arena, same repeat): they are drawn
-/// together, so that what disturbed both does not widen the interval.
-#[must_use]
-pub fn compared_interval(
-    pairs: &[(f64, f64)],
-    seed: u64,
-    compare: impl Fn(f64, f64) -> f64,
-) -> Option<Interval> {
-    let interval = bootstrap(pairs.len(), seed, |draw| {
-        let mut a: Vec<f64> = draw.iter().map(|&i| pairs[i].0).collect();
-        let mut b: Vec<f64> = draw.iter().map(|&i| pairs[i].1).collect();
-        compare(median_in_place(&mut a), median_in_place(&mut b))
-    })?;
-    (interval.low.is_finite() && interval.high.is_finite()).then_some(interval)
 }
 
 /// The 2.5 and 97.5 percentiles of `statistic` over draws, with replacement, of `n` indices.
@@ -252,53 +240,6 @@ pub fn between_share(groups: &[Vec<f64>]) -> Option<f64> {
         return Some(0.0);
     }
     Some(component / (component + within))
-}
-
-/// A rise below this share of the plateau's height is not called a knee.
-pub const KNEE_SHARE: f64 = 0.2;
-/// A rise below this many standard errors is not called a knee.
-pub const KNEE_ERRORS: f64 = 3.0;
-/// Values over which a plateau is taken: one outlier among them does not move it.
-const PLATEAU_POINTS: usize = 3;
-/// Values that must stay up for a rise to count.
-const SUSTAINED_POINTS: usize = 3;
-
-/// Where a curve begins to rise for good: the first x whose value exceeds the plateau so far by
-/// more than a threshold, and whose next two values (or as many as there are) do so as well.
-/// `None`: the curve stays flat.
-///
-/// `curve` is `(x, y)` with rising x. The plateau at an x is the lowest median of three
-/// consecutive values before it: the first points of a walk, where an operation's fixed cost falls
-/// on few visits, may lie higher without harm. The threshold is the larger of
-/// [`KNEE_ERRORS`]` * noise`, the standard error of one value, and [`KNEE_SHARE`] of `height`,
-/// which is the plateau itself if `None`; for a curve of differences it is the height of the curve
-/// they are taken from. So a knee is never among the first three points.
-#[must_use]
-pub fn knee(curve: &[(f64, f64)], noise: f64, height: Option<f64>) -> Option<f64> {
-    let mut plateau = f64::INFINITY;
-    for i in PLATEAU_POINTS..curve.len() {
-        let before: Vec<f64> = curve[i - PLATEAU_POINTS..i].iter().map(|p| p.1).collect();
-        plateau = plateau.min(median(&before));
-        let threshold = (KNEE_ERRORS * noise).max(KNEE_SHARE * height.unwrap_or(plateau).abs());
-        let up = |p: &(f64, f64)| p.1 > plateau + threshold;
-        if curve[i..].iter().take(SUSTAINED_POINTS).all(up) {
-            return Some(curve[i].0);
-        }
-    }
-    None
-}
-
-/// Lowest median of three consecutive values: the plateau that [`knee`] measures from. With fewer
-/// than three values, their median; `None` without any.
-#[must_use]
-pub fn plateau(curve: &[(f64, f64)]) -> Option<f64> {
-    let y: Vec<f64> = curve.iter().map(|p| p.1).collect();
-    if y.is_empty() {
-        return None;
-    }
-    y.windows(PLATEAU_POINTS.min(y.len()))
-        .map(median)
-        .min_by(f64::total_cmp)
 }
 
 /// `values` by key, in the order of the keys.

@@ -3,8 +3,8 @@
 use kwalk::record::{Keys, Sample, Status};
 use kwalk::stats::summary::{summarise, verdicts};
 use kwalk::stats::{
-    Interval, between_share, compared_interval, holm, knee, mad, mann_whitney, median,
-    median_error, median_interval, plateau, smallest_detectable,
+    Interval, between_share, holm, knee, mad, mann_whitney, median, median_error, median_interval,
+    paired_shift, plateau, smallest_detectable,
 };
 use proptest::prelude::*;
 
@@ -61,11 +61,40 @@ fn what_disturbs_both_sides_does_not_widen_the_interval_of_their_difference() {
         .map(|i| f64::from(i * i))
         .map(|b| (b + 10.0, b))
         .collect();
+    let shift = paired_shift(&pairs).expect("pairs");
+    assert_eq!(shift.estimate, 10.0);
     let (low, high) = (10.0, 10.0);
-    let interval = compared_interval(&pairs, 1, |a, b| a - b);
-    assert_eq!(interval, Some(Interval { low, high }));
-    // A ratio whose denominator is 0 in some resamples has no interval.
-    assert_eq!(compared_interval(&[(1.0, 0.0); 5], 1, |a, b| a / b), None);
+    assert_eq!(shift.interval, Some(Interval { low, high }));
+}
+
+/// Differences 1, 2 and 6 have the means 1, 1.5, 2, 3.5, 4 and 6: the median is 2.75. Too few for more.
+/// Of five that are all positive, both signs of 2^5 arrangements are as extreme: p = 2 / 32, and the
+/// interval is all means. Of six, one of them negative and the smallest: sums of at most 1 are two of
+/// 2^6 on each side. With ties (1, 1, -1, 2, 2, 2): ranks 2, 2, 2, 5, 5, 5, the least sum 2,
+/// variance 6 * 7 * 13 / 24 - (24 + 24) / 48 = 21.75, z = (10.5 - 2 - 0.5) / sqrt(21.75) = 1.715372,
+/// p = 0.086277.
+#[test]
+fn paired_shift_by_hand() {
+    let of = |differences: &[f64]| {
+        let pairs: Vec<(f64, f64)> = differences.iter().map(|d| (d + 7.0, 7.0)).collect();
+        paired_shift(&pairs).expect("pairs")
+    };
+    let few = of(&[1.0, 2.0, 6.0]);
+    assert_eq!((few.estimate, few.interval, few.p), (2.75, None, None));
+    let five = of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+    let (low, high) = (1.0, 5.0);
+    assert_eq!(five.interval, Some(Interval { low, high }));
+    for (differences, p) in [
+        (&[1.0, 2.0, 3.0, 4.0, 5.0][..], 2.0 / 32.0),
+        (&[-1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 4.0 / 64.0),
+        (&[0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 2.0 / 32.0),
+        (&[1.0, 1.0, -1.0, 2.0, 2.0, 2.0], 0.086_277),
+        (&[0.0; 6], 1.0),
+    ] {
+        let found = of(differences).p.expect("five or more");
+        assert!(close(found, p), "{differences:?}: {found} is not {p}");
+    }
+    assert_eq!(paired_shift(&[]), None);
 }
 
 /// Without ties by counting: of the 20 ways to place three of six ranks one is as extreme, on each
@@ -204,6 +233,32 @@ proptest! {
         let expected = as_extreme as f64 / f64::from(all);
         let found = mann_whitney(&values[..n], &values[n..]).expect("both have values");
         prop_assert!(close(found, expected), "{values:?} {n}: {found} is not {expected}");
+    }
+
+    /// By brute force: all signs of the ranks, and the means by sorting them all.
+    #[test]
+    fn exact_signed_ranks_are_those_of_all_signs(
+        n in 5_usize..11, seed in any::<u64>(), signs in any::<u16>(),
+    ) {
+        let mut sizes: Vec<f64> = (1..=n).map(|v| v as f64).collect();
+        kernels::arena::Random(seed).shuffle(&mut sizes);
+        let is_positive = |set: u16, i: usize| set >> i & 1 == 1;
+        let sum = |set: u16| (0..n).filter(|i| is_positive(set, *i)).map(|i| i + 1).sum::<usize>();
+        let extreme = |sum: usize| sum.min(n * (n + 1) / 2 - sum);
+        let own: u16 = (0..n).filter(|i| is_positive(signs, *i)).map(|i| 1 << (sizes[i] as usize - 1)).sum();
+        let as_extreme = (0_u16..1 << n).filter(|set| extreme(sum(*set)) <= extreme(sum(own))).count();
+        let expected = as_extreme as f64 / 2.0_f64.powi(n as i32);
+        let pairs: Vec<(f64, f64)> = (0..n)
+            .map(|i| if is_positive(signs, i) { (sizes[i], 0.0) } else { (0.0, sizes[i]) })
+            .collect();
+        let found = paired_shift(&pairs).expect("pairs");
+        prop_assert!(close(found.p.expect("enough"), expected), "{pairs:?}: {found:?}, {expected}");
+        let differences: Vec<f64> = pairs.iter().map(|(a, b)| a - b).collect();
+        let all = differences.iter().enumerate();
+        let means: Vec<f64> = all
+            .flat_map(|(i, a)| differences[i..].iter().map(move |b| f64::midpoint(*a, *b)))
+            .collect();
+        prop_assert!(close(found.estimate, median(&means)));
     }
 
     #[test]

@@ -352,7 +352,7 @@ pub fn table(records: &Records, findings: &[&Finding<'_>], caption: &str) -> Tab
 #[must_use]
 pub fn how_decided() -> String {
     format!(
-        "Slower means: the adjusted p is below {P_LIMIT} (or, where there is no p, the interval lies above 0), and the \
+        "Slower means: the adjusted p is below {P_LIMIT} and the interval lies above 0 (each where there is one), and the \
          difference is at least {} of the baseline, for the model {}. A knee is the first point of the variant's own curve that lies \
          {} and three standard errors above its lowest plateau, with the next two, as verdicts.csv gives it; a slow first point is none. Rows \
          from the model are estimates, not measurements; intervals of the model span placements, not errors of the model.",

@@ -3,9 +3,7 @@
 use super::num;
 use super::records::{Group, Judged, Records};
 
-/// A measured difference counts as slower only from this share of the baseline on: below it, it
-/// may be certain and still not matter.
-pub const SHARE_THAT_MATTERS: f64 = 0.01;
+pub use crate::stats::summary::SHARE_THAT_MATTERS;
 
 /// The same for the model, which is exact to itself but not to a machine: a difference of a few
 /// percent of a visit is within what its core's rules leave out.
@@ -171,7 +169,11 @@ fn slower(judged: &Judged, baseline_at: Option<f64>) -> Option<bool> {
     };
     let matters = |v: f64| baseline_at.is_none_or(|b| v >= share * b.abs());
     match (num::finite(verdict.p_adjusted), num::finite(verdict.ci_low)) {
-        (Some(p), _) => Some(p < P_LIMIT && value > 0.0 && matters(value)),
+        // The interval covers placements, which p does not.
+        (Some(p), low) => {
+            let certain = p < P_LIMIT && low.is_none_or(|low| low > 0.0);
+            Some(certain && value > 0.0 && matters(value))
+        }
         (None, Some(low)) => Some(low > 0.0 && matters(value)),
         (None, None) => baseline_at.map(|_| value > 0.0 && matters(value)),
     }

@@ -203,7 +203,9 @@ fn as_run(records: &Records) -> Vec<String> {
 /// How medians and intervals are made.
 pub const INTERVALS: &str = "Values are medians; intervals are 95 % percentile bootstrap intervals of the median (ci_low, ci_high in the CSV), over \
      repeats and placements together; placement_share in summary.csv says how much of the variance lies between placements. \
-     Fewer than five values have no interval. Values marked spoiled stay in samples.csv.";
+     Fewer than five values have no interval. A difference is the Hodges-Lehmann estimate over pairs that were measured in one pass, with the \
+     interval and p of Wilcoxon's signed ranks; the interval also covers the placements' own differences; p is adjusted by Holm over the \
+     points of a curve. Variants that are compared take turns on each other's memory, pass by pass. Values marked spoiled stay in samples.csv.";
 
 /// Limits that hold for every report.
 #[must_use]

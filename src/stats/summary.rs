@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::knee::knee_interval;
 use super::{
-    FEWEST_FOR_INTERVAL, Interval, between_share, compared_interval, grouped, holm, knee,
-    mann_whitney, median, median_error, median_interval, smallest_detectable,
+    FEWEST_FOR_INTERVAL, Interval, between_share, grouped, holm, knee, mann_whitney, median,
+    median_error, median_interval, paired_shift, smallest_detectable,
 };
 use crate::experiment::Kernel;
 use crate::record::{Keys, SCHEMA, Sample, Status, Summary, Verdict, other_axes};
@@ -202,15 +203,68 @@ fn curve_verdicts<'a>(
     }
 }
 
+/// A measured difference below this share of the baseline may be certain and still say nothing: where
+/// the compiler puts the same code moves it by as much.
+pub const SHARE_THAT_MATTERS: f64 = 0.01;
+
 /// Variant and baseline at one x.
 struct Comparison {
     point: String,
     unit: String,
     metric: String,
+    backend: String,
     own: Vec<f64>,
     theirs: Vec<f64>,
-    /// Measured side by side: own, theirs.
-    pairs: Vec<(f64, f64)>,
+    /// Measured side by side: own, theirs; by placement (arena seed).
+    pairs: BTreeMap<u64, Vec<(f64, f64)>>,
+}
+
+/// How much higher the variant is.
+struct Judgement {
+    estimate: f64,
+    /// Covers placements: no narrower than their own shifts lie apart.
+    interval: Option<Interval>,
+    p: Option<f64>,
+    /// The only placement that shows a difference, of how many.
+    alone: Option<(u64, usize)>,
+}
+
+fn judge(c: &Comparison) -> Judgement {
+    let all: Vec<(f64, f64)> = c.pairs.values().flatten().copied().collect();
+    let enough = c.own.len().min(c.theirs.len()) >= FEWEST_FOR_INTERVAL;
+    let Some(shift) = paired_shift(&all) else {
+        // Nothing was measured side by side.
+        return Judgement {
+            estimate: median(&c.own) - median(&c.theirs),
+            interval: None,
+            p: enough.then(|| mann_whitney(&c.own, &c.theirs)).flatten(),
+            alone: None,
+        };
+    };
+    let of_placement =
+        |(seed, pairs): (&u64, &Vec<(f64, f64)>)| Some((*seed, paired_shift(pairs)?));
+    let placements: Vec<_> = c.pairs.iter().filter_map(of_placement).collect();
+    let interval = shift.interval.map(|all| {
+        let own = placements.iter().map(|(_, own)| own.estimate);
+        own.fold(all, |all, own| Interval {
+            low: all.low.min(own),
+            high: all.high.max(own),
+        })
+    });
+    let shows = |i: Interval| i.low > 0.0 || i.high < 0.0;
+    let mut showing = placements
+        .iter()
+        .filter(|(_, own)| own.interval.is_some_and(shows));
+    let alone = match (showing.next(), showing.next()) {
+        (Some((seed, _)), None) if placements.len() > 1 => Some((*seed, placements.len())),
+        _ => None,
+    };
+    Judgement {
+        estimate: shift.estimate,
+        interval,
+        p: shift.p,
+        alone,
+    }
 }
 
 fn comparisons(variant: &str, baseline: &str, by_x: &ByX<'_>) -> Vec<Comparison> {
@@ -224,14 +278,15 @@ fn comparisons(variant: &str, baseline: &str, by_x: &ByX<'_>) -> Vec<Comparison>
                 .iter()
                 .filter_map(|s| Some(((s.seed, s.repeat), s.value?)))
                 .collect();
-            let pairs = own
-                .iter()
-                .filter_map(|s| Some((s.value?, *by_turn.get(&(s.seed, s.repeat))?)))
-                .collect();
+            let pairs = grouped(own.iter().filter_map(|s| {
+                let other = *by_turn.get(&(s.seed, s.repeat))?;
+                Some((s.seed, (s.value?, other)))
+            }));
             Some(Comparison {
                 point: first.point.clone(),
                 unit: first.unit.clone(),
                 metric: first.metric.clone(),
+                backend: first.backend.clone(),
                 own: values(own),
                 theirs: values(theirs),
                 pairs,
@@ -242,45 +297,43 @@ fn comparisons(variant: &str, baseline: &str, by_x: &ByX<'_>) -> Vec<Comparison>
 
 fn compare(keys: &Keys, variant: &str, baseline: &str, by_x: &ByX<'_>) -> Vec<Verdict> {
     let comparisons = comparisons(variant, baseline, by_x);
-    // A test of one value against one says nothing; it must not weigh on the others' adjustment.
-    let tested: Vec<Option<f64>> = comparisons
-        .iter()
-        .map(|c| {
-            let enough = c.own.len().min(c.theirs.len()) >= FEWEST_FOR_INTERVAL;
-            enough.then(|| mann_whitney(&c.own, &c.theirs)).flatten()
-        })
-        .collect();
-    let mut adjusted = holm(&tested.iter().copied().flatten().collect::<Vec<_>>()).into_iter();
+    let judged: Vec<Judgement> = comparisons.iter().map(judge).collect();
+    // What had no test must not weigh on the others' adjustment.
+    let tested: Vec<f64> = judged.iter().filter_map(|j| j.p).collect();
+    let mut adjusted = holm(&tested).into_iter();
     let mut verdicts = Vec::new();
-    for (c, p) in comparisons.iter().zip(&tested) {
-        let p = p.and_then(|_| adjusted.next());
+    for (c, j) in comparisons.iter().zip(&judged) {
+        let p = j.p.and_then(|_| adjusted.next());
         let keys = Keys {
             point: c.point.clone(),
             ..keys.clone()
         };
-        let (own, theirs) = (median(&c.own), median(&c.theirs));
-        let interval = compared_interval(&c.pairs, SEED, |a, b| a - b);
+        let theirs = median(&c.theirs);
         verdicts.push(Verdict {
-            ci_low: interval.map(|i| i.low),
-            ci_high: interval.map(|i| i.high),
+            ci_low: j.interval.map(|i| i.low),
+            ci_high: j.interval.map(|i| i.high),
             p_adjusted: p,
-            words: shift_words(variant, baseline, c, interval, p),
-            ..verdict(&keys, "shift", Some(own - theirs), &c.unit)
+            words: shift_words(variant, baseline, c, j, p),
+            ..verdict(&keys, "shift", Some(j.estimate), &c.unit)
         });
         if theirs != 0.0 {
-            let interval = compared_interval(&c.pairs, SEED, |a, b| a / b);
+            let ratio = |shift: f64| (theirs + shift) / theirs;
+            let interval = j.interval.map(|i| Interval {
+                low: ratio(i.low),
+                high: ratio(i.high),
+            });
             let words = format!(
                 "At {}, {} of {variant} is {} times that of {baseline}{}.",
                 c.point,
                 c.metric,
-                figure(own / theirs),
+                figure(ratio(j.estimate)),
                 interval_words(interval),
             );
             verdicts.push(Verdict {
                 ci_low: interval.map(|i| i.low),
                 ci_high: interval.map(|i| i.high),
                 words,
-                ..verdict(&keys, "ratio", Some(own / theirs), "ratio")
+                ..verdict(&keys, "ratio", Some(ratio(j.estimate)), "ratio")
             });
         }
         if let Some(smallest) = smallest_detectable(&c.own, &c.theirs) {
@@ -303,32 +356,37 @@ fn shift_words(
     variant: &str,
     baseline: &str,
     c: &Comparison,
-    interval: Option<Interval>,
+    j: &Judgement,
     p: Option<f64>,
 ) -> String {
-    let shift = median(&c.own) - median(&c.theirs);
-    let p = p
-        .map(|p| format!(", p = {}", figure(p)))
-        .unwrap_or_default();
-    let open = interval.is_some_and(|i| i.low <= 0.0 && i.high >= 0.0);
-    if shift == 0.0 || open {
+    let p = match p {
+        Some(p) if p < 1e-4 => ", p < 0.0001".into(),
+        Some(p) => format!(", p = {}", figure(p)),
+        None => String::new(),
+    };
+    let alone = j.alone.map_or(String::new(), |(seed, of)| {
+        format!("; of {of} placements that of seed {seed} alone shows a difference")
+    });
+    let open = j.interval.is_some_and(|i| i.low <= 0.0 && i.high >= 0.0);
+    let small = SHARE_THAT_MATTERS * median(&c.theirs).abs();
+    let interval = interval_words(j.interval);
+    let (at, metric, unit) = (&c.point, &c.metric, &c.unit);
+    let shift = figure(j.estimate);
+    if j.estimate == 0.0 || open {
         return format!(
-            "At {}, {} of {variant} and {baseline} do not differ measurably: {} {}{}{p}.",
-            c.point,
-            c.metric,
-            figure(shift),
-            c.unit,
-            interval_words(interval),
+            "At {at}, {metric} of {variant} and {baseline} do not differ measurably: {shift} {unit}{interval}{p}{alone}."
         );
     }
+    if c.backend != "model" && j.estimate.abs() < small {
+        return format!(
+            "At {at}, {metric} of {variant} and {baseline} differ by less than {} %: {shift} {unit}{interval}{p}.",
+            100.0 * SHARE_THAT_MATTERS
+        );
+    }
+    let side = if j.estimate > 0.0 { "higher" } else { "lower" };
+    let size = figure(j.estimate.abs());
     format!(
-        "At {}, {} of {variant} is {} {} {} than that of {baseline}{}{p}.",
-        c.point,
-        c.metric,
-        figure(shift.abs()),
-        c.unit,
-        if shift > 0.0 { "higher" } else { "lower" },
-        interval_words(interval),
+        "At {at}, {metric} of {variant} is {size} {unit} {side} than that of {baseline}{interval}{p}{alone}."
     )
 }
 
@@ -342,6 +400,7 @@ fn interval_words(interval: Option<Interval>) -> String {
 /// slower, or for a curve that is too short to tell.
 fn knee_verdict(keys: &Keys, variant: &str, by_x: &ByX<'_>) -> Option<Verdict> {
     let mut curve = Vec::new();
+    let mut measured = Vec::new();
     let mut errors = Vec::new();
     let mut metric = "";
     for (&x, at) in by_x {
@@ -353,18 +412,26 @@ fn knee_verdict(keys: &Keys, variant: &str, by_x: &ByX<'_>) -> Option<Verdict> {
         metric = &first.metric;
         curve.push((x as f64, median(&values)));
         errors.push(median_error(&values));
+        measured.push((x as f64, values));
     }
     let (last, _) = *curve.last()?;
     if metric == "ops_per_s" || curve.len() <= 3 {
         return None;
     }
     let found = knee(&curve, median(&errors), None);
+    let interval = knee_interval(&measured, SEED);
     let axis = &keys.axis;
+    let end = |x: Option<f64>| x.map_or(format!("beyond {last}"), |x| x.to_string());
+    let range = interval.map_or(String::new(), |i| {
+        format!(" (95 % interval {} to {})", end(i.low), end(i.high))
+    });
     let words = match found {
-        Some(x) => format!("{metric} of {variant} begins to rise at {axis}={x}."),
-        None => format!("{metric} of {variant} stays flat up to {axis}={last}."),
+        Some(x) => format!("{metric} of {variant} begins to rise at {axis}={x}{range}."),
+        None => format!("{metric} of {variant} stays flat up to {axis}={last}{range}."),
     };
     Some(Verdict {
+        ci_low: interval.and_then(|i| i.low),
+        ci_high: interval.and_then(|i| i.high),
         words,
         ..verdict(keys, "knee", found, axis)
     })
