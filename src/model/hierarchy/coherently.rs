@@ -1,8 +1,8 @@
 //! What a request does to the caches of other cores.
 
-use super::coherence::Outcome;
-use super::hierarchy::{Distance, Hierarchy, Served};
-use super::stats::Kind;
+use super::{Distance, Hierarchy, Served};
+use crate::model::coherence::Outcome;
+use crate::model::stats::Kind;
 
 impl Hierarchy {
     pub(super) fn hit_coherently(
