@@ -150,6 +150,7 @@ impl Model {
         if let Some(distance) = served.transfer() {
             wait.transfer_ticks = self.transfer_ticks[distance as usize];
             wait.settled_at = self.hierarchy.settled_at(line);
+            wait.from_cache = served.from_cache();
         }
         if served.first_use() {
             wait.arrives_at = side.in_flight.arrival(line);

@@ -34,9 +34,11 @@ impl Core {
         let Wait {
             transfer_ticks,
             settled_at,
+            from_cache,
             arrives_at,
         } = line.wait;
-        let latency = self.latency[line.level].max(transfer_ticks);
+        let last_asked = line.level - usize::from(from_cache);
+        let latency = self.latency[last_asked].max(transfer_ticks);
         // An upgrade of a line in the innermost level waits as a miss of that level does.
         let missed = line.level.max(usize::from(transfer_ticks > 0));
         let levels = &mut self.misses[..missed];

@@ -20,6 +20,8 @@ pub struct Wait {
     pub transfer_ticks: u64,
     /// When a transfer may begin: the one before it is over.
     pub settled_at: u64,
+    /// Whether the transfer brings what would else come from memory.
+    pub from_cache: bool,
     /// When a line that a prefetcher brought arrives; 0 if it did not.
     pub arrives_at: u64,
 }
@@ -29,6 +31,7 @@ impl Wait {
     pub const NONE: Wait = Wait {
         transfer_ticks: 0,
         settled_at: 0,
+        from_cache: false,
         arrives_at: 0,
     };
 }

@@ -21,11 +21,14 @@ pub enum Distance {
 pub struct Served {
     /// Where the line now lies in the innermost level (set times ways plus way).
     pub slot: u32,
-    /// Bits 0 to 7 the level, 8 and 9 the transfer, 10 and 11 why, 12 the first use.
+    /// Bits 0 to 7 the level, 8 and 9 the transfer, 10 and 11 why, 12 the first use, 13 from
+    /// another core's cache and not from memory.
     pub(super) notes: u32,
 }
 
+const TRANSFER: u32 = 0xf << 8;
 const FIRST_USE: u32 = 1 << 12;
+const FROM_CACHE: u32 = 1 << 13;
 
 impl Served {
     #[inline(always)]
@@ -53,7 +56,15 @@ impl Served {
         let transfer = transfer.map_or(0, |t| t as u32 + 1);
         let sharing = sharing.map_or(0, |s| s as u32 + 1);
         Served {
-            notes: self.notes & (FIRST_USE | 0xff) | transfer << 8 | sharing << 10,
+            notes: self.notes & !TRANSFER | transfer << 8 | sharing << 10,
+            ..self
+        }
+    }
+
+    pub(super) fn with_from_cache(self, from_cache: bool) -> Served {
+        let bit = if from_cache { FROM_CACHE } else { 0 };
+        Served {
+            notes: self.notes | bit,
             ..self
         }
     }
@@ -74,6 +85,12 @@ impl Served {
             3 => Some(Distance::OtherSocket),
             _ => None,
         }
+    }
+
+    /// Whether a cache of other cores has what would come from memory: nothing waits for that.
+    #[must_use]
+    pub fn from_cache(self) -> bool {
+        self.notes & FROM_CACHE != 0
     }
 
     /// Why, if the line was shared with another core.
