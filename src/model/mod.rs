@@ -5,7 +5,8 @@
 //! [`Attribution`] that says whose misses they are. [`Model::on`] puts it over an arena: what
 //! comes out is a `kernels::memory::Memory` that a kernel runs on. Presented accesses change caches
 //! in program order; the core decides when they happen. Same machine, same seed, same accesses:
-//! same bits out. Each module says what it leaves out.
+//! same bits out. Each module says what it leaves out; `docs/model.md` says it of all of them on one page,
+//! and what checks them.
 
 pub mod attribution;
 mod block;

@@ -9,14 +9,17 @@
 //!   it, plus that of its translation.
 //! - An access that misses levels 1 to k occupies one of the `outstanding_misses` of each of them
 //!   from its start to its end, and waits for a free one. An access to a line in flight completes
-//!   with it, unless it would have started the miss earlier itself.
+//!   with it, unless it would have started the miss earlier itself. A line that a hardware prefetcher
+//!   brings takes as long, from the last dispatch on.
+//! - A line from another core takes the longer of the transfer and of the last level that was asked;
+//!   of memory only if it comes from there. Transfers of one line follow each other.
 //! - A store executes when its address is ready and a store port is free, may retire a cycle after
 //!   its data are ready too, and then drains from the store buffer, in order: to one line per cycle,
 //!   up to `store_ports` stores that follow each other (Intel's optimization manual for Ice Lake and
 //!   later, and seen on Emerald Rapids: four stores take 2 cycles as pairs to a line, 4 if each is to
-//!   another line than the one before; assumed for others). The line of a store that misses is asked for when the store executes, not when it
-//!   drains, as cores do; the store drains when it is there. A full store buffer stops dispatch at
-//!   the next store.
+//!   another line than the one before; assumed for others). The line of a store that misses is asked
+//!   for when the store executes, not when it drains, as cores do; the store drains when it is there.
+//!   A full store buffer stops dispatch at the next store.
 //! - A load of bytes that an older store still has in the store buffer gets them `forward_cycles`
 //!   after both the store's data and the load's address are there. If that store has only some of
 //!   its bytes, the load waits until it has drained (store forwarding fails: Fog, Microarchitecture,
@@ -32,10 +35,13 @@
 //! but memory (an instruction of `work` takes one cycle and nobody waits for it; computing on
 //! loaded values is free); limits of the scheduler and the load buffer (the window stands for
 //! both); wrong-path accesses after a mispredicted branch; memory-order violations (loads never
-//! wait for unknown addresses of older stores); bandwidth of L2, L3 and memory other than by
-//! outstanding misses; a line that leaves the L1D while its data are still on their way (fetched
-//! again, it comes at the latency of the level that holds it by then); bank conflicts; replays;
-//! SMT; hardware prefetch; frequency.
+//! wait for unknown addresses of older stores); 4K aliasing; bandwidth between L1 and L2, of L3 and
+//! of memory other than by outstanding misses, for lines that come and for dirty ones that leave; a
+//! line that leaves the L1D while its data are still on their way (fetched again, it comes at the
+//! latency of the level that holds it by then); bank conflicts; replays; SMT; frequency; transfers
+//! between cores for hardware prefetches and page walks (they take memory's latency).
+//!
+//! How near this is to a host, and how it is checked: `docs/model.md`.
 //!
 //! Time is counted in ticks, 2520 to the cycle (divisible by every issue width up to 10), as
 //! integers: results are the same bits everywhere.
