@@ -278,9 +278,9 @@ fn transfers_of_a_line_queue() {
 
 /// A line that another core supplies does not come from memory, and takes the transfer alone, also
 /// where memory takes longer (200 cycles here) and the L3 does not have the line: an exclusive one,
-/// or another core's.
+/// or another core's. A store to a line of which cores 1 and 2 have copies that are as memory is has its
+/// data from there, and waits for the longer of memory and the copies' end.
 #[test]
-#[ignore = "the model waits for memory as well: the longer of both"]
 fn transfers_do_not_wait_for_memory() {
     for (l3, owner, cycles) in [
         (Inclusion::Exclusive, 1, 70.0),
@@ -290,5 +290,12 @@ fn transfers_do_not_wait_for_memory() {
         machine.memory.latency_cycles = 200.0;
         let stats = region(&machine, |m| store(m, owner), |m| load(m, 0));
         assert_eq!(stats[0].cycles, cycles, "{l3:?} L3, owner {owner}");
+    }
+    let mut machine = eight_cores(Protocol::Mesi, Inclusion::Exclusive);
+    for (memory, cycles) in [(200.0, 200.0), (100.0, 110.0)] {
+        machine.memory.latency_cycles = memory;
+        let warm = |m: &mut Modelled| [1, 2].into_iter().for_each(|core| load(m, core));
+        let stats = region(&machine, warm, |m| locked(m, 0));
+        assert_eq!(stats[0].cycles, cycles + 20.0, "memory at {memory}");
     }
 }

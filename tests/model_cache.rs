@@ -137,8 +137,8 @@ fn invalid_ways_fill_first() {
         for gone in 0..8 {
             let mut cache = cache(1, 8, replacement);
             misses(&mut cache, 0..8);
-            assert_eq!(cache.invalidate(gone), Some(false));
-            assert_eq!(cache.invalidate(gone), None);
+            assert_eq!(cache.remove(gone).map(|gone| gone.dirty), Some(false));
+            assert_eq!(cache.remove(gone), None);
             assert_eq!(access(&mut cache, 99), (false, None), "{replacement:?}");
             assert!(access(&mut cache, 100).1.is_some());
         }
@@ -318,7 +318,8 @@ proptest! {
                 Step::Invalidate(line) => {
                     let set = &mut naive.entry(place(line)).or_default().0;
                     let at = set.iter().position(|(l, _)| *l == line);
-                    prop_assert_eq!(cache.invalidate(line), at.map(|at| set.remove(at).1));
+                    let gone = cache.remove(line).map(|gone| gone.dirty);
+                    prop_assert_eq!(gone, at.map(|at| set.remove(at).1));
                 }
                 Step::WriteBack(line) => {
                     let set = &mut naive.entry(place(line)).or_default().0;

@@ -14,7 +14,7 @@ use super::tlb::Translation;
 impl Model {
     /// Book what a demand in a region missed. The rows of an access sum up to its latency beyond
     /// that of an L1D and DTLB hit: each level adds what the next one's latency adds, and the
-    /// outermost that missed has what a transfer from another core adds.
+    /// outermost that missed has what a transfer from another core adds, or takes in place of memory.
     #[inline(never)]
     pub(super) fn book(
         &mut self,
@@ -53,9 +53,9 @@ impl Model {
             let level = MissLevel::Cache(self.level_numbers[k]);
             let mut ticks = side.core.latency_ticks(k + 1) - side.core.latency_ticks(k);
             if k + 1 == missed && transfer > 0 {
-                ticks = transfer
-                    .saturating_sub(side.core.latency_ticks(k))
-                    .max(if served.level() > k { ticks } else { 0 });
+                let waits = served.level() > k && !served.from_cache();
+                let beyond = transfer.saturating_sub(side.core.latency_ticks(k));
+                ticks = beyond.max(if waits { ticks } else { 0 });
             }
             let cause = sharing.or(self.hierarchy.last_cause(self.at, k));
             self.attribution.book(key(set, level, cause), ticks);

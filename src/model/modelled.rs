@@ -1,12 +1,12 @@
 //! The arena as a kernel sees it through a model.
 
-use kernels::arena::Arena;
+use kernels::arena::{Arena, Region};
 use kernels::memory::{Addr, Field, Memory, Word};
 
 use super::attribution::FUNCTIONS;
 use super::core::{Span, cycles_of};
 use super::stats::Kind;
-use super::{Model, RegionStats, mapped};
+use super::{Model, RegionStats};
 
 /// A loaded value and the tick at which it is ready. Computing on it takes no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,4 +238,9 @@ impl Memory for Modelled<'_> {
             self.model.core_mut().work(instructions);
         }
     }
+}
+
+/// Whether something is mapped at a nominal address, so that a prefetch of it does anything.
+fn mapped(addr: u64) -> bool {
+    Region::of(Addr(addr)).is_some()
 }

@@ -1,9 +1,9 @@
 //! A cache works on many requests at once, in order: what it misses, and what it evicts dirty, is asked
 //! of the next level.
 
-use super::{
-    AGES_AT, Cache, DIRTY, EPOCH, FLAGS, key_of, line_of, put_word, renew_in, wide_tag, word,
-};
+use super::Cache;
+use super::block::{AGES_AT, EPOCH, put_word, renew_in, word};
+use super::entry::{DIRTY, FLAGS, key_of, line_of, wide_tag};
 use crate::model::block::{Request, Requests};
 use crate::model::replacement::ages;
 use crate::model::stats::Counts;

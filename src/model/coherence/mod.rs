@@ -30,9 +30,13 @@
 //! Not modelled: a directory or snoop filter of limited size, protocol races and retries, bandwidth
 //! of the interconnect, home agents' own latency by address, lines written by devices.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+mod by_line;
+mod sharing;
 
+use std::collections::HashMap;
+
+pub use self::by_line::{ByLine, LineHasher};
+pub use self::sharing::{CoherenceStats, Sharing, SharingKey, Spot, Touch};
 use crate::machine::Protocol;
 
 /// State of a line in a core's private caches.
@@ -50,90 +54,6 @@ pub enum State {
     Owned,
     /// Only here, written.
     Modified,
-}
-
-/// Why a line went from one core to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Sharing {
-    /// The bytes of one are the other's.
-    True,
-    /// Other bytes of the same line.
-    False,
-    /// Bytes of the line beside it: a prefetcher brought this one along.
-    Adjacent,
-}
-
-impl Sharing {
-    /// As column `kind` spells it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Sharing::True => "true-sharing",
-            Sharing::False => "false-sharing",
-            Sharing::Adjacent => "adjacent-line",
-        }
-    }
-}
-
-/// A field by number, and the offset in its object in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Spot {
-    /// Index in the kernel's table of fields.
-    pub field: u16,
-    /// Offset in the object, in bytes.
-    pub offset_bytes: u32,
-}
-
-/// What an access touches of its line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Touch {
-    /// One bit per byte of the line; of lines of more than 128 bytes, per equal part.
-    pub bytes: u128,
-    /// Whose bytes they are.
-    pub spot: Spot,
-}
-
-/// Lines that went between two cores, by fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SharingKey {
-    /// The line, physical address divided by its size.
-    pub line: u64,
-    /// Who asked.
-    pub asker: u16,
-    /// For what.
-    pub asked: Spot,
-    /// Who had it, or took it before.
-    pub other: u16,
-    /// What it had touched last.
-    pub touched: Spot,
-    /// Why.
-    pub kind: Sharing,
-}
-
-/// Counts of one core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CoherenceStats {
-    /// Lines that another core supplied.
-    pub transfers: u64,
-    /// Stores to a line that was held, but not owned.
-    pub upgrades: u64,
-    /// Copies of others that requests of this core removed.
-    pub invalidations: u64,
-    /// Requests that took a line from others, or waited for it, by [`Sharing`].
-    pub sharing: [u64; 3],
-}
-
-impl CoherenceStats {
-    /// What was counted after `start`.
-    #[must_use]
-    pub fn since(self, start: CoherenceStats) -> CoherenceStats {
-        CoherenceStats {
-            transfers: self.transfers - start.transfers,
-            upgrades: self.upgrades - start.upgrades,
-            invalidations: self.invalidations - start.invalidations,
-            sharing: std::array::from_fn(|i| self.sharing[i] - start.sharing[i]),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,30 +99,6 @@ pub struct Outcome {
     /// Between which bytes it was.
     pub sharing: Option<Sharing>,
 }
-
-/// Line numbers are spread already by a multiplication.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LineHasher(u64);
-
-impl Hasher for LineHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u64(&mut self, n: u64) {
-        // Fibonacci hashing; the high half, where a table takes its bits from, swapped in.
-        self.0 = (self.0 ^ n)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(32);
-    }
-}
-
-/// A map by line.
-pub type ByLine<V> = HashMap<u64, V, BuildHasherDefault<LineHasher>>;
 
 /// Where every line is. Memory grows with the number of distinct lines, and only then.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Lines that hardware prefetchers bring.
 
-use super::hierarchy::{Hierarchy, Prefetched, Served};
-use super::prefetch::Seen;
-use super::stats::{Kind, MAX_LEVELS};
+use super::{Hierarchy, Prefetched, Served};
 use crate::machine::Inclusion;
+use crate::model::prefetch::Seen;
+use crate::model::stats::{Kind, MAX_LEVELS};
 
 impl Hierarchy {
     /// The first demand of a prefetched line in level `k`.

@@ -6,16 +6,16 @@
 //! request, and much faster: the next sets are known beforehand and can be fetched, and searches do
 //! not wait for each other.
 
-use super::block::{Block, LINE_BITS, REQUESTS, Request, Requests};
-use super::cache::filter::Outcome;
-use super::classify::Cause;
-use super::hierarchy::{Hierarchy, Level, NO_LINE};
-use super::stats::{Counts, Kind};
+use super::{Hierarchy, Level, NO_LINE};
 use crate::machine::Inclusion;
+use crate::model::block::{Block, LINE_BITS, REQUESTS, Request, Requests};
+use crate::model::cache::filter::Outcome;
+use crate::model::classify::Cause;
+use crate::model::stats::{Counts, Kind};
 
 /// Buffers of [`Hierarchy::run`].
 #[derive(Clone, Debug)]
-pub(super) struct Filters {
+pub(in crate::model) struct Filters {
     pub block: Block,
     first: Vec<u32>,
     here: Requests,
@@ -36,7 +36,7 @@ impl Filters {
 impl Hierarchy {
     /// Whether requests can pass level by level: one core, no prefetcher, and levels that tell those
     /// inside nothing.
-    pub(super) fn is_filter(&self) -> bool {
+    pub(in crate::model) fn is_filter(&self) -> bool {
         let outer = self.shape.caches.iter().skip(1);
         self.plain
             && self.cores.len() == 1
@@ -72,23 +72,23 @@ impl Hierarchy {
         self.put_filters(filters);
     }
 
-    pub(super) fn take_filters(&mut self) -> Box<Filters> {
+    pub(in crate::model) fn take_filters(&mut self) -> Box<Filters> {
         let filters = self.filters.take();
         filters.unwrap_or_else(|| Box::new(Filters::new()))
     }
 
-    pub(super) fn put_filters(&mut self, filters: Box<Filters>) {
+    pub(in crate::model) fn put_filters(&mut self, filters: Box<Filters>) {
         self.filters = Some(filters);
     }
 
     /// Whether misses of `level` are told apart.
-    pub(super) fn classifies(&self, level: usize) -> bool {
+    pub(in crate::model) fn classifies(&self, level: usize) -> bool {
         self.levels[level].shadow.is_some()
     }
 
     /// Let the block pass all levels; the requests to the innermost are counted already. How each fared
     /// is `NOTED` in the block, which telling misses apart needs.
-    pub(super) fn run<const NOTED: bool>(&mut self, filters: &mut Filters) {
+    pub(in crate::model) fn run<const NOTED: bool>(&mut self, filters: &mut Filters) {
         let Filters {
             block,
             first,

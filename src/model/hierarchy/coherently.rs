@@ -1,8 +1,8 @@
 //! What a request does to the caches of other cores.
 
-use super::coherence::Outcome;
-use super::hierarchy::{Distance, Hierarchy, Served};
-use super::stats::Kind;
+use super::{Distance, Hierarchy, Served};
+use crate::model::coherence::Outcome;
+use crate::model::stats::Kind;
 
 impl Hierarchy {
     pub(super) fn hit_coherently(
@@ -55,14 +55,19 @@ impl Hierarchy {
         let (mut dirty, mut transfer) = self.take_from_others(core, line, store, &outcome);
         let cleaned = outcome.cleaned.map(usize::from);
         let written = cleaned.is_some_and(|owner| self.clean(owner, line));
-        if outcome.supplier.is_none() && answer.level() == self.depth {
-            transfer = transfer.max(elsewhere.map(|at| self.distance(core, at)));
+        let mut from_cache = false;
+        if answer.level() == self.depth {
+            from_cache = outcome.supplier.is_some() || elsewhere.is_some();
+            if outcome.supplier.is_none() {
+                transfer = transfer.max(elsewhere.map(|at| self.distance(core, at)));
+            }
         }
         // What the owner has just written is newer than what was given up.
         if given_up {
             dirty |= store || !written && self.keep_given_up(core, line, answer.level());
         }
-        (dirty, answer.with_transfer(transfer, outcome.sharing))
+        let answer = answer.with_transfer(transfer, outcome.sharing);
+        (dirty, answer.with_from_cache(from_cache))
     }
 
     /// The exclusive level `k` gave up dirty data to a load of `core`: someone must still write them

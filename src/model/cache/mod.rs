@@ -3,8 +3,12 @@
 //! A cache knows neither time nor its neighbours; [`Hierarchy`](super::hierarchy::Hierarchy) joins
 //! several. Lines are numbers, physical address divided by `line_bytes`.
 
+mod block;
+mod entry;
 pub(super) mod filter;
 
+use self::block::{AGES_AT, EPOCH, HELD, put_word, renew_in, word};
+use self::entry::{DIRTY, FLAGS, PREFETCHED, key_of, line_of, wide_tag};
 use super::ModelError;
 use super::index::Index;
 use super::replacement::{Order, ages};
@@ -57,69 +61,6 @@ pub struct Cache {
     tag_shift: u32,
     /// Whether a line came that has bits beyond its tag: then whole keys are compared.
     wide: bool,
-}
-
-const EPOCH: usize = 0;
-const HELD: usize = 1;
-const AGES_AT: usize = 2;
-
-/// Written since it came.
-const DIRTY: u64 = 1;
-/// Brought by a prefetcher, and not asked for since.
-const PREFETCHED: u64 = 2;
-/// Below the key of a line: no key is 0.
-const FLAG_BITS: u32 = 2;
-const FLAGS: u64 = DIRTY | PREFETCHED;
-
-/// The tag of a line that has bits beyond its tag.
-#[inline]
-fn wide_tag(rest: u64) -> u32 {
-    ((rest ^ rest >> 32) as u32).max(1)
-}
-
-/// A word of 64 bits from two of a block.
-#[inline(always)]
-fn word(block: &[u32], at: usize) -> u64 {
-    u64::from(block[at]) | u64::from(block[at + 1]) << 32
-}
-
-#[inline(always)]
-fn put_word(block: &mut [u32], at: usize, word: u64) {
-    block[at] = word as u32;
-    block[at + 1] = (word >> 32) as u32;
-}
-
-/// Make `way` the youngest of the ages of `words` words in `block`.
-///
-/// Every word is written, at an address that does not depend on the way: processors that let no load
-/// pass a store whose address is not known yet (speculative store bypass disabled) would else wait
-/// for the search before they look at the next reference.
-#[inline(always)]
-fn renew_in(block: &mut [u32], words: usize, way: usize) {
-    let age = match words {
-        1 => ages::age(word(block, AGES_AT), way),
-        2 => {
-            let (low, high) = (word(block, AGES_AT), word(block, AGES_AT + 2));
-            ages::age(if way < 8 { low } else { high }, way % 8)
-        }
-        _ => ages::age(word(block, AGES_AT + way / 8 * 2), way % 8),
-    };
-    for number in 0..words {
-        let at = AGES_AT + 2 * number;
-        let raised = ages::raised_below(word(block, at), age);
-        let youngest = ages::with_age(raised, way % 8, 0);
-        put_word(block, at, if way / 8 == number { youngest } else { raised });
-    }
-}
-
-#[inline(always)]
-fn key_of(line: u64) -> u64 {
-    (line + 1) << FLAG_BITS
-}
-
-#[inline]
-fn line_of(entry: u64) -> u64 {
-    (entry >> FLAG_BITS) - 1
 }
 
 impl Cache {
@@ -406,11 +347,6 @@ impl Cache {
         }
         let oldest = ages::with_age(word(block, at), way % 8, self.ways as u64 - 1);
         put_word(block, at, oldest);
-    }
-
-    /// Remove `line`; whether it was dirty, if it was there.
-    pub fn invalidate(&mut self, line: u64) -> Option<bool> {
-        self.remove(line).map(|victim| victim.dirty)
     }
 
     /// The data of `line` are written back: it is clean from now on. Whether it was dirty.

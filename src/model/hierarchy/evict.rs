@@ -1,8 +1,8 @@
 //! What leaves a level, and where it goes.
 
-use super::cache::Victim;
-use super::hierarchy::{Hierarchy, Level, NO_LINE};
+use super::{Hierarchy, Level, NO_LINE};
 use crate::machine::Inclusion;
+use crate::model::cache::Victim;
 
 impl Hierarchy {
     /// Fill `set` of level `k` and send its victim on.

@@ -4,16 +4,18 @@
 //! level that needs to know what those inside hold). Then a block of accesses passes four stages: pages
 //! and TLBs, which know nothing of caches; the caches, level by level; the core's clock; the books.
 
+mod books;
+mod part;
+
 use kernels::memory::Field;
 
+use self::books::Books;
+use self::part::{MOST_AGAIN, Part};
 use super::Model;
-use super::attribution::{MissKey, MissLevel};
 use super::block::{Block, REQUESTS, Request};
-use super::classify::Cause;
-use super::core::{Core, LineAccess, Span, Wait};
-use super::hierarchy::Hierarchy;
+use super::core::{LineAccess, Span, Wait};
 use super::stats::Kind;
-use super::tlb::{Tlbs, Translation};
+use super::tlb::Translation;
 use super::walk::MOST_LOADS;
 
 /// An access of a trace.
@@ -27,43 +29,6 @@ pub struct Access {
     pub bytes: u8,
     /// A load, a store or a prefetch by the program.
     pub kind: Kind,
-}
-
-/// A line of an access: the number of its request, that of its translation, and how many further
-/// accesses there are of this line alone before any of another.
-#[derive(Clone, Copy, Debug)]
-struct Part(u64);
-
-/// Most further accesses that a part counts.
-const MOST_AGAIN: usize = 0xffff;
-const AGAIN_AT: u32 = 48;
-
-impl Part {
-    #[inline(always)]
-    fn new(request: usize, translation: usize) -> Part {
-        Part(request as u64 | (translation as u64) << 32)
-    }
-
-    #[inline(always)]
-    fn with_again(self, count: usize) -> Part {
-        Part(self.0 | (count as u64) << AGAIN_AT)
-    }
-
-    #[inline(always)]
-    fn again(self) -> usize {
-        (self.0 >> AGAIN_AT) as usize
-    }
-
-    #[inline(always)]
-    fn request(self) -> usize {
-        self.0 as u32 as usize
-    }
-
-    /// 0: it cost nothing.
-    #[inline(always)]
-    fn translation(self) -> usize {
-        (self.0 >> 32) as usize & 0xffff
-    }
 }
 
 /// A translation that was not at hand.
@@ -332,91 +297,5 @@ impl Model {
                 wait: Wait::NONE,
             });
         }
-    }
-}
-
-/// What it takes to say how the lines of a block fared, and to book their misses.
-struct Books<'m> {
-    hierarchy: &'m Hierarchy,
-    level_numbers: &'m [u8],
-    tlbs: &'m Tlbs,
-    function: u16,
-    /// Whether a region has begun.
-    wanted: bool,
-    walk_ticks: u64,
-    shift: u32,
-    block: &'m Block,
-    missed: &'m [Missed],
-    booked: &'m mut Vec<(u64, u64)>,
-}
-
-impl Books<'_> {
-    /// How the line of `part` fared.
-    #[inline(always)]
-    fn line(&mut self, core: &Core, part: Part, field: Field, kind: Kind) -> LineAccess {
-        let request = part.request();
-        let level = usize::from(self.block.levels[request]);
-        let mut translation = Translation::default();
-        if level > 0 || part.translation() > 0 {
-            translation = self.missed(core, part, field, kind);
-        }
-        LineAccess {
-            level,
-            slot: self.block.slots[request] as usize,
-            translation_ticks: translation.all_ticks(),
-            wait: Wait::NONE,
-        }
-    }
-
-    /// What the translation of `part` cost. Books what it and the caches missed, as
-    /// [`Model::book`] does.
-    #[inline(never)]
-    fn missed(&mut self, core: &Core, part: Part, field: Field, kind: Kind) -> Translation {
-        let request = part.request();
-        let Missed {
-            mut translation,
-            class,
-            page,
-            loads,
-        } = self.missed[part.translation()];
-        if translation.missed == 2 {
-            let walk = &self.block.levels[request - loads..request];
-            let loads = walk.iter().map(|level| core.latency_ticks((*level).into()));
-            // The machine's number has one load from the innermost level in it.
-            let all = self.walk_ticks + loads.sum::<u64>();
-            translation.walk_ticks = all - core.latency_ticks(0);
-        }
-        if !self.wanted || !kind.is_demand() {
-            return translation;
-        }
-        let key = MissKey {
-            function: self.function,
-            field: field.id,
-            line: field.offset_bytes >> self.shift,
-            set: 0,
-            level: MissLevel::Dtlb,
-            cause: Some(Cause::Translation),
-        };
-        let line = self.block.requests[request].line();
-        for k in 0..usize::from(self.block.levels[request]) {
-            let key = MissKey {
-                set: self.hierarchy.cache(k).set_of(line) as u32,
-                level: MissLevel::Cache(self.level_numbers[k]),
-                cause: self
-                    .hierarchy
-                    .classifies(k)
-                    .then(|| self.block.causes[k][request]),
-                ..key
-            };
-            let ticks = core.latency_ticks(k + 1) - core.latency_ticks(k);
-            self.booked.push((key.pack(), ticks));
-        }
-        for (level, ticks) in translation.rows(self.tlbs.has_second(class)) {
-            let number = usize::from(level == MissLevel::Stlb);
-            let set = self.tlbs.set_of(number, class, page) as u32;
-            self.booked
-                .push((MissKey { set, level, ..key }.pack(), ticks));
-        }
-        translation
     }
 }
