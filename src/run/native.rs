@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kernels::arena::Region;
+use kernels::arena::{Random, Region};
 use kernels::memory::Addr;
 use kernels::native::Native;
 use kernels::psi::Globals;
@@ -30,7 +30,7 @@ use crate::record::{Keys, Sample, Status};
 const SAMPLE_NS: u64 = 20_000;
 /// Operations of one sample at most: a bare walk at depth 0 takes 3 ns.
 const MOST_OPERATIONS: u64 = 1 << 14;
-/// Operations before a warm sample, and before the first cold one.
+/// Operations before a warm sample, and before the first cold one of a pass.
 const WARM_UP: u64 = 6;
 /// Cold operations in a sample, of which the slowest is left out: an interrupt finds one in some
 /// thousands. Their mean is the sample, since the counter of some machines advances in steps that
@@ -48,9 +48,8 @@ struct Mounted {
     at: Position,
     /// Operations per sample; 0: not known yet.
     count: u64,
-    /// Ticks of a cold region in which the kernel is called for no operation: the clock, the call and
-    /// what it mispredicts. Subtracted from cold operations.
-    empty_ticks: f64,
+    /// Of the order of cold regions.
+    random: Random,
     /// Lines that an operation touches, for a flushed start.
     lines: Vec<Addr>,
     /// Pages that were had where others were asked for; else empty.
@@ -89,7 +88,7 @@ pub fn run(
         sink(Row::Note(sentence))?;
     }
     sink(Row::Note(format!(
-        "native: CPU {}, time-stamp counter at {:.1} MHz, an empty region takes {:.0} ticks (subtracted from warm samples; from operations after a cold start the time of an empty call is)",
+        "native: CPU {}, time-stamp counter at {:.1} MHz, an empty region takes {:.0} ticks (subtracted from warm samples; from operations after a cold start that of as many empty calls among them is)",
         host.cpu,
         clock.tick_hz.median / 1e6,
         clock.empty_region_ticks.median
@@ -229,7 +228,7 @@ fn mount(
         globals,
         at: Position::default(),
         count: 0,
-        empty_ticks: 0.0,
+        random: Random(experiment.seed),
         lines,
         fallback,
     })
@@ -320,19 +319,17 @@ fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
         }
         // Recordings never get here: they are unavailable.
         Start::Polluted { .. } | Start::Flushed | Start::Stream(_) => {
-            if m.count == 0 {
+            if m.at.operations == 0 {
                 operate(m, WARM_UP.next_multiple_of(period));
-                m.count = 1;
-                m.empty_ticks = mean_but_slowest(&cold_regions(m, COLD_OPERATIONS, 0).0);
             }
             // Whole periods: operations of a period differ.
             let operations = COLD_OPERATIONS.next_multiple_of(period as usize);
-            let (ticks, visits) = cold_regions(m, operations, 1);
+            let (full, empty, visits) = cold_regions(m, operations);
             let value = match period {
-                1 | 2 => mean_but_slowest(&ticks),
-                _ => ticks.iter().sum::<f64>() / operations as f64,
+                1 | 2 => mean_but_slowest(&full),
+                _ => full.iter().sum::<f64>() / operations as f64,
             };
-            let value = value - m.empty_ticks;
+            let value = value - mean_but_slowest(&empty);
             (value, visits as f64 / operations as f64)
         }
     };
@@ -340,21 +337,26 @@ fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
     timed(m, clock, ticks_per_op, visits_per_op, spoiled)
 }
 
-/// Ticks of `regions` regions of `count` operations (0 or 1), each after what the start does, and
-/// the visits in them.
-fn cold_regions(m: &mut Mounted, regions: usize, count: u64) -> (Vec<f64>, u64) {
+/// Ticks of `regions` regions of one operation and of as many in which the kernel is called for none,
+/// each after what the start does, and the visits in the former.
+///
+/// The latter have in them what is not the operation's: the clock, the call, and that the processor
+/// cannot know which of both will come, as the order is random.
+fn cold_regions(m: &mut Mounted, regions: usize) -> (Vec<f64>, Vec<f64>, u64) {
+    let mut counts: Vec<u64> = (0..2 * regions as u64).map(|i| i % 2).collect();
+    m.random.shuffle(&mut counts);
+    let mut ticks = [Vec::new(), Vec::new()];
     let mut visits = 0;
-    let ticks = (0..regions)
-        .map(|_| {
-            disturb(m);
-            // Code, stack and parameters of the call come back; the walk's lines do not.
-            operate(m, 0);
-            let begin = clock::begin();
-            visits += operate(m, count);
-            (clock::end() - begin) as f64
-        })
-        .collect();
-    (ticks, visits)
+    for count in counts {
+        disturb(m);
+        // Code, stack and parameters of the call come back; the walk's lines do not.
+        operate(m, 0);
+        let begin = clock::begin();
+        visits += operate(m, black_box(count));
+        ticks[count as usize].push((clock::end() - begin) as f64);
+    }
+    let [empty, full] = ticks;
+    (full, empty, visits)
 }
 
 fn mean_but_slowest(ticks: &[f64]) -> f64 {
