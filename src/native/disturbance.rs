@@ -1,7 +1,9 @@
-//! What disturbed a sample: time stolen by the hypervisor, the thread taken off its CPU, others
-//! waiting for a CPU.
+//! What disturbed a sample: time stolen by the hypervisor, the thread taken off its CPU or found on
+//! another, page faults.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
+
+use rustix::thread::sched_getcpu;
 
 /// Watches the calling thread on one CPU. `start` and `stop` bracket a group of samples.
 ///
@@ -11,7 +13,7 @@ pub struct Watch {
     cpu: u32,
     stat: Option<File>,
     status: Option<File>,
-    pressure: Option<File>,
+    thread: Option<File>,
     buffer: Vec<u8>,
     before: State,
     /// What cannot be watched here, and why: one sentence each.
@@ -23,15 +25,40 @@ pub struct Watch {
 struct State {
     steal_ticks: Option<u64>,
     preemptions: Option<u64>,
+    faults: Option<u64>,
 }
 
-/// Load of the host for provenance, not a reason to discard a sample.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HostLoad {
-    /// `some avg10` of /proc/pressure/cpu: percent of time in which a task waited for a CPU.
-    pub cpu_pressure_percent: Option<f64>,
-    /// Run queue length, average of a minute.
-    pub load_average: Option<f64>,
+/// What happened within a bracket. `None`: not known here, which is not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disturbed {
+    /// Ticks of 10 ms that the hypervisor took the CPU away for.
+    pub steal_ticks: Option<u64>,
+    /// Times that other tasks took the CPU.
+    pub preemptions: Option<u64>,
+    /// Page faults, minor and major.
+    pub faults: Option<u64>,
+    /// Another CPU that the thread is on at the end.
+    pub moved_to: Option<u32>,
+}
+
+impl Disturbed {
+    /// Why samples within the bracket are spoiled on `cpu`, or `None`.
+    #[must_use]
+    pub fn spoiled(&self, cpu: u32) -> Option<String> {
+        let some = |count: Option<u64>| count.filter(|n| *n > 0);
+        let reasons = [
+            some(self.steal_ticks).map(|ticks| {
+                format!("the hypervisor took CPU {cpu} away for {ticks} ticks (10 ms each)")
+            }),
+            some(self.preemptions)
+                .map(|times| format!("other tasks took CPU {cpu} (involuntary switches: {times})")),
+            some(self.faults).map(|times| format!("page faults: {times}")),
+            self.moved_to
+                .map(|other| format!("the thread is on CPU {other} instead of {cpu}")),
+        ];
+        let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
 }
 
 impl Watch {
@@ -48,12 +75,12 @@ impl Watch {
         };
         let stat = open("/proc/stat", "stolen time");
         let status = open("/proc/thread-self/status", "preemption");
-        let pressure = open("/proc/pressure/cpu", "CPU pressure");
+        let thread = open("/proc/thread-self/stat", "page faults");
         let mut watch = Watch {
             cpu,
             stat,
             status,
-            pressure,
+            thread,
             buffer: Vec::new(),
             before: State::default(),
             notes,
@@ -67,28 +94,26 @@ impl Watch {
         watch
     }
 
+    /// The CPU that the thread should be on.
+    #[must_use]
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
     /// Begin a group of samples.
     pub fn start(&mut self) {
         self.before = self.read();
     }
 
-    /// End it: the reason why its samples are spoiled, or `None`.
+    /// End it: what happened since.
     ///
     /// A tick of /proc/stat is 10 ms, so a shorter theft may show in a later group only.
-    pub fn stop(&mut self) -> Option<String> {
+    pub fn stop(&mut self) -> Disturbed {
         let after = self.read();
-        spoiled(self.cpu, self.before, after)
-    }
-
-    /// Pressure and load now.
-    pub fn host_load(&mut self) -> HostLoad {
-        let pressure = read_at_start(self.pressure.as_ref(), &mut self.buffer).and_then(some_avg10);
-        let load = std::fs::read_to_string("/proc/loadavg")
-            .ok()
-            .and_then(|t| t.split_whitespace().next()?.parse().ok());
-        HostLoad {
-            cpu_pressure_percent: pressure,
-            load_average: load,
+        let on = u32::try_from(sched_getcpu()).ok();
+        Disturbed {
+            moved_to: on.filter(|on| *on != self.cpu),
+            ..grown(self.before, after)
         }
     }
 
@@ -99,19 +124,18 @@ impl Watch {
                 .and_then(|text| steal_ticks(text, cpu)),
             preemptions: read_at_start(self.status.as_ref(), &mut self.buffer)
                 .and_then(involuntary_switches),
+            faults: read_at_start(self.thread.as_ref(), &mut self.buffer).and_then(page_faults),
         }
     }
 }
 
-fn spoiled(cpu: u32, before: State, after: State) -> Option<String> {
-    let grown = |a: Option<u64>, b: Option<u64>| Some(b?.saturating_sub(a?)).filter(|&n| n > 0);
-    let steal = grown(before.steal_ticks, after.steal_ticks)
-        .map(|ticks| format!("the hypervisor took CPU {cpu} away for {ticks} ticks (10 ms each)"));
-    let preempted = grown(before.preemptions, after.preemptions)
-        .map(|times| format!("other tasks took CPU {cpu} (involuntary switches: {times})"));
-    match (steal, preempted) {
-        (Some(a), Some(b)) => Some(format!("{a}; {b}")),
-        (a, b) => a.or(b),
+fn grown(before: State, after: State) -> Disturbed {
+    let grown = |a: Option<u64>, b: Option<u64>| Some(b?.saturating_sub(a?));
+    Disturbed {
+        steal_ticks: grown(before.steal_ticks, after.steal_ticks),
+        preemptions: grown(before.preemptions, after.preemptions),
+        faults: grown(before.faults, after.faults),
+        moved_to: None,
     }
 }
 
@@ -152,15 +176,13 @@ fn involuntary_switches(status: &str) -> Option<u64> {
         .ok()
 }
 
-/// `some avg10` in percent; `full` means nothing for CPUs on a whole host.
-fn some_avg10(pressure: &str) -> Option<f64> {
-    pressure
-        .lines()
-        .find_map(|line| line.strip_prefix("some "))?
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("avg10="))?
-        .parse()
-        .ok()
+/// Minor and major faults: the tenth and twelfth field (proc(5)). The second, a name, may hold anything.
+fn page_faults(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace();
+    let minor: u64 = fields.nth(7)?.parse().ok()?;
+    let major: u64 = fields.nth(1)?.parse().ok()?;
+    Some(minor + major)
 }
 
 #[cfg(test)]
@@ -184,29 +206,40 @@ intr 1 2 3
     }
 
     #[test]
-    fn switches_and_pressure_are_found() {
+    fn switches_and_faults_are_found() {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t12\n";
         assert_eq!(involuntary_switches(status), Some(12));
-        let pressure = "some avg10=1.25 avg60=0.01 avg300=0.24 total=11293898\n\
-                        full avg10=9.00 avg60=0.00 avg300=0.00 total=0\n";
-        assert_eq!(some_avg10(pressure), Some(1.25));
-        assert_eq!(some_avg10(""), None);
+        let stat = "123 (a ) 9 9) R 1 2 3 4 5 6 100 999 20 999 0 0";
+        assert_eq!(page_faults(stat), Some(120));
+        assert_eq!(page_faults("123 (x) R 1"), None);
     }
 
     #[test]
     fn only_growth_spoils() {
-        let state = |steal, preemptions| State {
+        let state = |steal, preemptions, faults| State {
             steal_ticks: steal,
             preemptions,
+            faults,
         };
-        let quiet = state(Some(3), Some(12));
-        assert_eq!(spoiled(1, quiet, quiet), None);
-        assert_eq!(spoiled(1, quiet, state(None, None)), None);
-        let both = spoiled(1, quiet, state(Some(5), Some(13))).unwrap();
-        assert!(
-            both.contains("for 2 ticks") && both.contains("switches: 1"),
-            "{both}"
-        );
+        let quiet = state(Some(3), Some(12), Some(4));
+        let unknown = state(None, None, None);
+        assert_eq!(grown(quiet, quiet).spoiled(1), None);
+        assert_eq!(grown(quiet, unknown), Disturbed::default());
+        assert_eq!(grown(quiet, unknown).spoiled(1), None);
+        let all = grown(quiet, state(Some(5), Some(13), Some(7)));
+        let all = Disturbed {
+            moved_to: Some(0),
+            ..all
+        };
+        let words = all.spoiled(1).expect("much");
+        for part in [
+            "for 2 ticks",
+            "switches: 1",
+            "faults: 3",
+            "CPU 0 instead of 1",
+        ] {
+            assert!(words.contains(part), "{words}");
+        }
     }
 
     /// Two spinning threads on one CPU take turns: the watch of one sees that it lost the CPU.
@@ -235,7 +268,7 @@ intr 1 2 3
                     while group.elapsed() < Duration::from_millis(20) {
                         std::hint::spin_loop();
                     }
-                    reason = watch.stop();
+                    reason = watch.stop().spoiled(cpu);
                 }
                 (reason, watch.notes)
             });

@@ -8,3 +8,4 @@ pub mod disturbance;
 pub mod interleave;
 pub mod mapping;
 pub mod smaps;
+pub mod warnings;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kernels::arena::{Random, Region};
@@ -20,9 +21,10 @@ use crate::counters::{Counters, Reading};
 use crate::experiment::{Experiment, Point, Start};
 use crate::native::affinity::{self, Pinned};
 use crate::native::clock::{self, Clock};
-use crate::native::disturbance::Watch;
+use crate::native::disturbance::{Disturbed, Watch};
 use crate::native::interleave::{interleave_after, operations_per_sample};
 use crate::native::mapping::{self, Mapped, Pages};
+use crate::native::warnings::warnings;
 use crate::record::{Keys, Sample, Status};
 
 /// Length of a sample of a warm case: long against the clock's resolution and an empty region,
@@ -93,6 +95,9 @@ pub fn run(
         clock.tick_hz.median / 1e6,
         clock.empty_region_ticks.median
     )))?;
+    for warning in warnings(Path::new("/"), host.cpu) {
+        sink(Row::Note(format!("native: {warning}")))?;
+    }
     let mut watch = Watch::new(host.cpu);
 
     // Points that are compared stand in one batch: the same axes, whatever else differs.
@@ -333,8 +338,26 @@ fn one_sided(m: &mut Mounted, clock: &Clock, watch: &mut Watch) -> Repeat {
             (value, visits as f64 / operations as f64)
         }
     };
-    let spoiled = watch.stop();
-    timed(m, clock, ticks_per_op, visits_per_op, spoiled)
+    let disturbed = watch.stop();
+    let spoiled = disturbed.spoiled(watch.cpu());
+    let mut values = timed(m, clock, ticks_per_op, visits_per_op, spoiled);
+    values.extend(disturbances(disturbed));
+    values
+}
+
+/// What happened beside a sample, as rows: absent is told, and is not 0.
+fn disturbances(disturbed: Disturbed) -> impl Iterator<Item = Value> {
+    let moved = Some(u64::from(disturbed.moved_to.is_some()));
+    let counts = [
+        ("steal_ticks", "10 ms", disturbed.steal_ticks),
+        ("involuntary_switches", "switches", disturbed.preemptions),
+        ("page_faults", "faults", disturbed.faults),
+        ("migrations", "migrations", moved),
+    ];
+    counts.into_iter().map(|(metric, unit, count)| match count {
+        Some(count) => Value::new(metric, unit, count as f64, Status::Exact),
+        None => Value::unavailable(metric, unit, "Linux does not tell here"),
+    })
 }
 
 /// Ticks of `regions` regions of one operation and of as many in which the kernel is called for none,
