@@ -1,8 +1,11 @@
 //! SLUB as far as it decides addresses: size classes, slabs, and a freelist in random order.
 //!
-//! Sources: Linux `mm/slub.c` and `mm/slab_common.c`; checked against `/sys/kernel/slab` of running
-//! systems by whoever has one (`kwalk layout show`). Not modelled: per-CPU partial slabs, merging of
-//! caches, objects of others that are freed in between.
+//! Sources: Linux, mm/slub.c (`calculate_order`, `calc_slab_order`) and mm/slab_common.c
+//! (`kmalloc_info`), as of 6.8 and later; earlier ones agree for every power-of-two size. Checked
+//! against `/sys/kernel/slab` of running systems by whoever has one (`kwalk layout show`). Not
+//! modelled: per-CPU partial slabs, merging of caches, objects of others that are freed in between,
+//! `slub_min_order` and other boot parameters, slab debugging, the larger smallest class of arm64
+//! (128 B before 6.5), and the 16 copies of RANDOM_KMALLOC_CACHES, which have the same geometry.
 
 use crate::arena::{Random, Region};
 use crate::memory::Addr;
@@ -10,43 +13,59 @@ use crate::memory::Addr;
 /// Page size that slabs are made of, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// `slub_max_order`: slabs of up to 8 pages (PAGE_ALLOC_COSTLY_ORDER).
+/// Slabs of up to 8 pages (`slub_max_order`, PAGE_ALLOC_COSTLY_ORDER), if an object fits.
 const MAX_ORDER: u32 = 3;
 
-/// Sizes of the `kmalloc-*` caches, in bytes.
-pub const KMALLOC_CLASSES: [u32; 13] = [
+/// The largest that a slab gets when not even one object fits into `2^MAX_ORDER` pages
+/// (MAX_PAGE_ORDER).
+pub const LARGEST_ORDER: u32 = 10;
+
+/// Sizes of the `kmalloc-*` caches, in bytes. Larger requests go to the page allocator.
+pub const KMALLOC_CLASSES_BYTES: [u32; 13] = [
     8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192,
 ];
 
-/// The class that serves a `kmalloc` of `bytes`; `None` beyond 8 KiB, which is not slab memory.
+/// The class that serves a `kmalloc` of `bytes`, in bytes; `None` above 8 KiB, which is not slab
+/// memory, and for 0.
 #[must_use]
-pub fn kmalloc_class(bytes: u32) -> Option<u32> {
-    KMALLOC_CLASSES.into_iter().find(|c| *c >= bytes)
+pub fn kmalloc_class_bytes(bytes: u32) -> Option<u32> {
+    KMALLOC_CLASSES_BYTES
+        .into_iter()
+        .find(|&class| bytes > 0 && bytes <= class)
 }
 
-/// Order of the slabs of a cache: `2^order` pages each.
+/// Order of the slabs of a cache whose objects lie `slot_bytes` apart: `2^order` pages each. `None`
+/// if no slab can hold one.
 ///
-/// A slab should hold at least `4 * (fls(cpus) + 1)` objects; the smallest order that does, and
-/// wastes at most 1/16 of the slab, then 1/8, then 1/4, wins. So kmalloc-1k has slabs of 8 objects
-/// with one CPU and of 16 with two.
+/// A slab should hold at least `4 * (fls(cpus) + 1)` objects, if that many fit into 8 pages; the
+/// smallest order that does, and wastes at most 1/16 of the slab, then 1/8, 1/4, 1/2, wins. So
+/// kmalloc-1k has slabs of 8 objects with one CPU and of 16 with two.
 #[must_use]
-pub fn slab_order(object_bytes: u32, cpus: u32) -> u32 {
-    let size = u64::from(object_bytes);
+pub fn slab_order(slot_bytes: u32, cpus: u32) -> Option<u32> {
+    let slot = u64::from(slot_bytes);
+    if slot == 0 {
+        return None;
+    }
     let wanted = 4 * (u64::from(u32::BITS - cpus.leading_zeros()) + 1);
-    let most = (PAGE_BYTES << MAX_ORDER) / size;
-    let least = wanted.min(most).max(1);
-    let first = (0..=MAX_ORDER)
-        .find(|order| (PAGE_BYTES << order) / size >= least)
-        .unwrap_or(MAX_ORDER);
+    let most = (PAGE_BYTES << MAX_ORDER) / slot;
+    let least = order_of(wanted.min(most.max(1)) * slot);
     for fraction in [16, 8, 4, 2] {
-        for order in first..=MAX_ORDER {
+        for order in least..=MAX_ORDER {
             let slab = PAGE_BYTES << order;
-            if slab % size <= slab / fraction {
-                return order;
+            if slab % slot <= slab / fraction {
+                return Some(order);
             }
         }
     }
-    first
+    Some(order_of(slot)).filter(|&order| order <= LARGEST_ORDER)
+}
+
+/// The smallest power of two of pages that holds `bytes`.
+fn order_of(bytes: u64) -> u32 {
+    bytes
+        .div_ceil(PAGE_BYTES)
+        .next_power_of_two()
+        .trailing_zeros()
 }
 
 /// Where slabs come from: blocks of a region, aligned to their size, with gaps between.
@@ -86,9 +105,13 @@ pub struct Cache {
 
 impl Cache {
     /// A cache of objects `object_bytes` apart on a system with `cpus` CPUs.
+    ///
+    /// # Panics
+    /// If no slab can hold one.
     #[must_use]
     pub fn new(object_bytes: u32, cpus: u32) -> Cache {
-        let slab_bytes = PAGE_BYTES << slab_order(object_bytes, cpus);
+        let order = slab_order(object_bytes, cpus).expect("a slab that holds an object");
+        let slab_bytes = PAGE_BYTES << order;
         Cache {
             object_bytes,
             slab_bytes,
@@ -154,12 +177,32 @@ mod tests {
     fn cgroups_of_6_2_outgrow_their_class_at_level_29() {
         for (level, class) in [(1, 2048), (28, 2048), (29, 4096), (50, 4096)] {
             assert_eq!(
-                kmalloc_class(1816 + 8 * (level + 1)),
+                kmalloc_class_bytes(1816 + 8 * (level + 1)),
                 Some(class),
                 "level {level}"
             );
         }
-        assert_eq!(kmalloc_class(8193), None);
+    }
+
+    #[test]
+    fn classes_have_sharp_edges() {
+        for (bytes, class) in [
+            (0, None),
+            (1, Some(8)),
+            (8, Some(8)),
+            (9, Some(16)),
+            (65, Some(96)),
+            (97, Some(128)),
+            (129, Some(192)),
+            (193, Some(256)),
+            (1024, Some(1024)),
+            (1025, Some(2048)),
+            (8192, Some(8192)),
+            (8193, None),
+            (u32::MAX, None),
+        ] {
+            assert_eq!(kmalloc_class_bytes(bytes), class, "{bytes}");
+        }
     }
 
     #[test]

@@ -66,14 +66,6 @@ struct CheckFailed {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("KWALK_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // A second subscriber is impossible here: this is the only call in the process.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(false)
-        .try_init();
     let mut out = io::stdout().lock();
     let done = dispatch(cli.command, &mut out).and_then(|()| Ok(out.flush()?));
     match done {

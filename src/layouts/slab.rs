@@ -1,27 +1,12 @@
 //! Where SLUB puts heap objects: size class, alignment, pages per slab; and what a host says.
 //!
-//! Rules: Linux, mm/slub.c (`calculate_order`, `calc_slab_order`) and mm/slab_common.c
-//! (`kmalloc_info`), as of 6.8 and later; earlier ones agree for every power-of-two size. Pages are
-//! 4 KiB. Not modelled: `slub_min_order` and other boot parameters, slab debugging, the larger
-//! smallest class of arm64 (128 B before 6.5), and the 16 copies of RANDOM_KMALLOC_CACHES, which
-//! have the same geometry.
+//! The rules, their source and what they leave out: [`kernels::slab`].
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Size classes of kmalloc, in bytes. Larger requests go to the page allocator.
-pub const KMALLOC_CLASSES_BYTES: [u32; 13] = [
-    8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192,
-];
-
-const PAGE_BYTES: u32 = 4096;
-
-/// Pages of a slab: at most `2^MAX_ORDER` (`slub_max_order`, PAGE_ALLOC_COSTLY_ORDER).
-const MAX_ORDER: u32 = 3;
-
-/// The largest that a slab gets when not even one object fits into `2^MAX_ORDER` pages
-/// (MAX_PAGE_ORDER).
-const LARGEST_ORDER: u32 = 10;
+pub use kernels::slab::{KMALLOC_CLASSES_BYTES, kmalloc_class_bytes};
+use kernels::slab::{LARGEST_ORDER, PAGE_BYTES, slab_order};
 
 /// Geometry of one slab cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,17 +29,8 @@ impl SlabCache {
     /// Size of one slab, in bytes.
     #[must_use]
     pub fn slab_bytes(&self) -> u32 {
-        PAGE_BYTES << self.order
+        (PAGE_BYTES as u32) << self.order
     }
-}
-
-/// The kmalloc class that serves `bytes`, in bytes; `None` above 8 KiB, which the page allocator
-/// serves, and for 0.
-#[must_use]
-pub fn kmalloc_class_bytes(bytes: u32) -> Option<u32> {
-    KMALLOC_CLASSES_BYTES
-        .into_iter()
-        .find(|&class| bytes > 0 && bytes <= class)
 }
 
 /// `kmalloc-192`, `kmalloc-1k`: the name of a class.
@@ -94,38 +70,9 @@ pub fn predicted_cache(
         object_bytes,
         slot_bytes,
         align_bytes,
-        objects_per_slab: (PAGE_BYTES << order) / slot_bytes,
+        objects_per_slab: ((PAGE_BYTES as u32) << order) / slot_bytes,
         order,
     })
-}
-
-/// Pages of a slab, as a power of two: enough for `4 * (fls(cpus) + 1)` objects if that many fit
-/// into 8 pages, and not more waste at the end than 1/16 of it, then 1/8, then 1/4, then 1/2.
-fn slab_order(slot_bytes: u32, cpus: u32) -> Option<u32> {
-    if slot_bytes == 0 {
-        return None;
-    }
-    let fls = u32::BITS - cpus.leading_zeros();
-    let most = (PAGE_BYTES << MAX_ORDER) / slot_bytes;
-    let wanted = (4 * (fls + 1)).min(most.max(1));
-    let least = order_of(u64::from(wanted) * u64::from(slot_bytes));
-    for fraction in [16, 8, 4, 2] {
-        for order in least..=MAX_ORDER {
-            let slab = PAGE_BYTES << order;
-            if slab % slot_bytes <= slab / fraction {
-                return Some(order);
-            }
-        }
-    }
-    Some(order_of(u64::from(slot_bytes))).filter(|&order| order <= LARGEST_ORDER)
-}
-
-/// The smallest power of two of pages that holds `bytes`.
-fn order_of(bytes: u64) -> u32 {
-    bytes
-        .div_ceil(u64::from(PAGE_BYTES))
-        .next_power_of_two()
-        .trailing_zeros()
 }
 
 /// The cache `name` below `sysfs_root` (`/sys/kernel/slab` on a host). A refusal is a sentence.
@@ -328,27 +275,6 @@ mod tests {
             (2304, [(0, 223, Some(4096)), (224, 735, Some(8192))]),
         ] {
             assert_eq!(cgroup_classes(size)[..2], first_runs, "size {size}");
-        }
-    }
-
-    #[test]
-    fn classes_have_sharp_edges() {
-        for (bytes, class) in [
-            (0, None),
-            (1, Some(8)),
-            (8, Some(8)),
-            (9, Some(16)),
-            (65, Some(96)),
-            (97, Some(128)),
-            (129, Some(192)),
-            (193, Some(256)),
-            (1024, Some(1024)),
-            (1025, Some(2048)),
-            (8192, Some(8192)),
-            (8193, None),
-            (u32::MAX, None),
-        ] {
-            assert_eq!(kmalloc_class_bytes(bytes), class, "{bytes}");
         }
     }
 

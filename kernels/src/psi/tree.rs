@@ -6,7 +6,7 @@ use super::{PsiOffsets, Variant, task_state};
 use crate::arena::{Arena, Random, Region};
 use crate::layout::{Arch, Layout, MissingField};
 use crate::memory::Addr;
-use crate::slab::{Blocks, Cache, PAGE_BYTES, kmalloc_class};
+use crate::slab::{Blocks, Cache, PAGE_BYTES, kmalloc_class_bytes};
 
 /// Where the objects go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -423,7 +423,7 @@ impl Slabs {
         colour: u64,
         random: &mut Random,
     ) -> Result<Addr, PlacementError> {
-        let class = kmalloc_class(bytes).ok_or(PlacementError::TooLarge { bytes, what })?;
+        let class = kmalloc_class_bytes(bytes).ok_or(PlacementError::TooLarge { bytes, what })?;
         let slot = self.object(&format!("kmalloc-{class}"), class, random);
         let spare_lines = u64::from((class - bytes) / 64);
         Ok(slot.plus(64 * (colour % (spare_lines + 1))))
