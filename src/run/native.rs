@@ -391,8 +391,17 @@ fn counted(m: &mut Mounted, counters: &mut Counters) -> Vec<Value> {
                     _ => Status::Exact,
                 };
                 let count = reading.estimate().unwrap_or(f64::NAN);
-                Value::new(metric, counted.unit, count / visits as f64, status)
-                    .with_detail(counted.event.clone())
+                let detail = match reading.active_ratio() {
+                    Some(active) if active < 1.0 => {
+                        format!(
+                            "{}, on the PMU {:.0} % of the time",
+                            counted.event,
+                            active * 100.0
+                        )
+                    }
+                    _ => counted.event.clone(),
+                };
+                Value::new(metric, counted.unit, count / visits as f64, status).with_detail(detail)
             }
         };
         values.push(value);
@@ -406,8 +415,13 @@ fn per_visit(metric: &str) -> Option<&'static str> {
         "instructions" => "instructions_per_visit",
         "l1d_misses" => "l1d_misses_per_visit",
         "l2_misses" => "l2_misses_per_visit",
+        "l3_hits" => "l3_hits_per_visit",
         "l3_misses" => "l3_misses_per_visit",
+        "hitm" => "hitm_per_visit",
         "dtlb_misses" => "dtlb_misses_per_visit",
+        "page_walks" => "page_walks_per_visit",
+        "memory_stall_cycles" => "memory_stall_cycles_per_visit",
+        "branch_misses" => "branch_misses_per_visit",
         _ => return None,
     })
 }
