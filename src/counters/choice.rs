@@ -2,6 +2,8 @@
 
 use super::events::{self, Candidate, METRICS};
 use super::format::Encoding;
+use super::perf_line::perf_stat;
+use super::plan::{self, Need};
 use super::pmu::{self, Pmu};
 use super::tables::{self, Event, Microarchitecture, PmuKind};
 use crate::machine::cpuid;
@@ -40,6 +42,9 @@ pub struct Chosen {
 /// before Ice Lake, and fewer than of any other core in the tables.
 const COMMON_COUNTERS: u32 = 4;
 
+/// What is in every group that has room, so that ratios to them are of one interval.
+pub const BASE: [&str; 2] = ["cycles", "instructions"];
+
 impl Choice {
     /// For `cpu` of `tree`, and whether CPUID says that there is a hypervisor.
     #[must_use]
@@ -64,6 +69,28 @@ impl Choice {
             table,
         };
         (choice, cpuid.map(|c| c.hypervisor.is_some()))
+    }
+
+    /// The command of perf that counts all metrics that have an event, grouped for the general
+    /// counters.
+    #[must_use]
+    pub fn perf_stat(&self) -> String {
+        let chosen: Vec<(&str, &Candidate)> = (self.metrics.iter())
+            .filter_map(|c| Some((c.metric, c.candidate.as_ref().ok()?)))
+            .collect();
+        let needs: Vec<Need> = chosen.iter().map(|(_, c)| c.need.clone()).collect();
+        let base: Vec<usize> = (0..chosen.len())
+            .filter(|&i| BASE.contains(&chosen[i].0))
+            .collect();
+        let plan = plan::groups(&needs, &base, self.general_counters);
+        let groups: Vec<Vec<&Candidate>> = (plan.groups.iter())
+            .map(|group| group.iter().map(|&i| chosen[i].1).collect())
+            .collect();
+        // Without a PMU the line is for another machine of the kind, under the usual name.
+        let arm = self.table.as_ref().is_some_and(|t| t.implementer.is_some());
+        let usual = if arm { "armv8_pmuv3_0" } else { "cpu" };
+        let pmu = self.pmu.as_ref().map_or(usual, |pmu| &pmu.name);
+        perf_stat(pmu, self.cpu, &groups)
     }
 
     /// The events of the L3's PMU, and their encodings where there is one: they count what every core

@@ -22,15 +22,13 @@ pub mod pmu;
 mod reading;
 mod refusal;
 pub mod tables;
+mod together;
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use perf_event::{Counter, Group};
-
 use crate::machine::sysfs::Tree;
-use choice::{Choice, Chosen};
+use choice::{BASE, Choice, Chosen};
 use events::{Candidate, Code};
 use exercise::{Exercise, implausible};
 use perf_line::perf_stat;
@@ -39,6 +37,7 @@ use pmu::Pmu;
 pub use reading::Reading;
 pub use refusal::{Surroundings, never_ran, refusal};
 use tables::{Microarchitecture, NOT_VERIFIED};
+use together::{Together, open_together, over, reading};
 
 /// One metric over one region.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,13 +60,6 @@ struct Slot {
     unit: &'static str,
     event: String,
     state: Result<Candidate, String>,
-}
-
-/// Events that are counted together.
-struct Together {
-    group: Group,
-    /// By the place of their slots.
-    members: Vec<(usize, Counter)>,
 }
 
 /// Counters of the calling thread, open for one CPU.
@@ -155,10 +147,7 @@ impl Counters {
                 .iter()
                 .position(|&slot| self.slots[slot].metric == metric)
         };
-        let base: Vec<usize> = ["cycles", "instructions"]
-            .into_iter()
-            .filter_map(place)
-            .collect();
+        let base: Vec<usize> = BASE.into_iter().filter_map(place).collect();
         let mut exercise = Exercise::new().ok();
         let mut groups = Vec::new();
         let mut refused = Vec::new();
@@ -236,23 +225,20 @@ impl Counters {
         self.slots.iter().zip(found).map(counted).collect()
     }
 
-    /// Sentences for a run: which event counts each metric or why none does, the groups, and the
-    /// command of perf that counts the same.
+    /// Sentences for a run: which event counts each metric or why none does, and the groups.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let mut out: Vec<String> = self.slots.iter().map(|slot| self.sentence(slot)).collect();
-        if self.groups.is_empty() {
-            return out;
+        if !self.groups.is_empty() {
+            out.push(format!(
+                "counters: {}; {}, {NOT_VERIFIED}",
+                self.groups_words(),
+                match &self.table {
+                    Some(table) => format!("events of {}", table.title),
+                    None => "Linux's own events, as the processor is in no table".to_owned(),
+                }
+            ));
         }
-        out.push(format!(
-            "counters: {}, of {}, {NOT_VERIFIED}",
-            self.groups_words(),
-            match &self.table {
-                Some(table) => format!("the events of {}", table.title),
-                None => "Linux's own events, as the processor is in no table".to_owned(),
-            }
-        ));
-        out.push(format!("{PERF}{}", self.perf_stat()));
         out
     }
 
@@ -295,7 +281,12 @@ impl Counters {
         )
     }
 
-    fn perf_stat(&self) -> String {
+    /// The command of perf that counts what is counted here; `None` where nothing is.
+    #[must_use]
+    pub fn perf_stat(&self) -> Option<String> {
+        if self.groups.is_empty() {
+            return None;
+        }
         let pmu = self.pmu.as_ref().map_or("cpu", |pmu| &pmu.name);
         let candidates = |together: &Together| {
             let members = together.members.iter();
@@ -304,7 +295,7 @@ impl Counters {
                 .collect()
         };
         let groups: Vec<Vec<&Candidate>> = self.groups.iter().map(candidates).collect();
-        perf_stat(pmu, self.cpu, &groups)
+        Some(perf_stat(pmu, self.cpu, &groups))
     }
 
     /// Run work that every event must notice, and give up those that did not.
@@ -331,62 +322,5 @@ impl Counters {
                 slot.state = Err(why);
             }
         }
-    }
-}
-
-/// What the sentence with perf's command begins with.
-pub const PERF: &str = "the same counts with perf: ";
-
-/// Open `members` as one group; an error is that of the member named.
-fn open_together(
-    members: &[(usize, &Candidate)],
-    cpu: u32,
-) -> Result<Together, (usize, io::Error)> {
-    let first = members.first().map_or(0, |(slot, _)| *slot);
-    let mut group = Group::builder()
-        .one_cpu(cpu as usize)
-        .build_group()
-        .map_err(|e| (first, e))?;
-    let mut opened = Vec::new();
-    for (slot, candidate) in members {
-        let mut builder = candidate.builder();
-        builder.one_cpu(cpu as usize);
-        let counter = group.add(&builder).map_err(|e| (*slot, e))?;
-        opened.push((*slot, counter));
-    }
-    Ok(Together {
-        group,
-        members: opened,
-    })
-}
-
-/// Count over `work`.
-fn over<T>(
-    together: &mut Together,
-    work: impl FnOnce() -> T,
-) -> (io::Result<perf_event::GroupData>, T) {
-    let group = &mut together.group;
-    let ready = group.reset().and_then(|()| group.enable());
-    let done = work();
-    let read = ready
-        .and_then(|()| group.disable())
-        .and_then(|()| group.read());
-    (read, done)
-}
-
-fn reading(group: &io::Result<perf_event::GroupData>, counter: &Counter) -> Reading {
-    let ns = |time: Option<Duration>| {
-        time.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX))
-    };
-    match group {
-        Ok(data) => match data.get(counter) {
-            Some(entry) => Reading::of(
-                entry.value(),
-                ns(data.time_enabled()),
-                ns(data.time_running()),
-            ),
-            None => Reading::Unavailable("Linux left the counter out of its group".into()),
-        },
-        Err(e) => Reading::Unavailable(format!("the counter could not be read: {e}")),
     }
 }

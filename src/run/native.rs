@@ -23,6 +23,7 @@ use crate::native::clock::{self, Clock};
 use crate::native::disturbance::Watch;
 use crate::native::interleave::{interleave, operations_per_sample};
 use crate::native::mapping::{self, Mapped};
+use crate::record::notes::PERF;
 use crate::record::{Keys, Sample, Status};
 
 /// Length of a sample of a warm case: long against the clock's resolution and an empty region,
@@ -79,6 +80,9 @@ pub fn run(
     let mut counters = Counters::open(host.cpu);
     for sentence in counters.summary() {
         sink(Row::Note(sentence))?;
+    }
+    if let Some(command) = counters.perf_stat() {
+        sink(Row::Note(format!("{PERF}{command}")))?;
     }
     sink(Row::Note(format!(
         "native: CPU {}, time-stamp counter at {:.1} MHz, an empty region takes {:.0} ticks (subtracted from warm samples; from operations after a cold start the time of an empty call is)",
