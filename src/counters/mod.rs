@@ -324,3 +324,80 @@ impl Counters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::format::Encoding;
+    use crate::native::affinity;
+
+    /// Linux's own events (linux/perf_event.h, type 1) need no PMU: task clock is 1, page faults are 2.
+    fn software(metric: &'static str, config: u64) -> Chosen {
+        let encoding = Encoding {
+            kind: 1,
+            config: [config, 0, 0, 0],
+        };
+        Chosen {
+            metric,
+            unit: "u",
+            candidate: Ok(Candidate {
+                name: metric.to_owned(),
+                code: Code::Raw(encoding),
+                ..Candidate::default()
+            }),
+        }
+    }
+
+    /// Two events on a PMU of one counter are two groups: the work runs once for each, every metric
+    /// names its group, and one that has no event is unavailable with its reason. With two counters
+    /// they are one group and one run. A sandbox may refuse; then the work still runs once.
+    #[test]
+    fn the_work_runs_once_for_each_group() {
+        let cpu = affinity::choose(1).unwrap()[0];
+        std::thread::spawn(move || {
+            let _pinned = affinity::Pinned::to(cpu).unwrap();
+            for (general_counters, places) in [(1, [Some(1), Some(0)]), (2, [Some(0), Some(0)])] {
+                let mut metrics = vec![software("cycles", 1), software("l2_misses", 2)];
+                metrics.push(Chosen {
+                    metric: "hitm",
+                    unit: "transfers",
+                    candidate: Err("none here".to_owned()),
+                });
+                let choice = Choice {
+                    cpu,
+                    pmu: Err("no PMU".to_owned()),
+                    l3: None,
+                    table: None,
+                    general_counters,
+                    metrics,
+                };
+                let mut counters = Counters::chosen(choice, Surroundings::default());
+                counters.probe();
+                counters.group();
+                let mut runs = 0;
+                let counted = counters.measure(|| runs += 1);
+                assert_eq!(
+                    counted[2].reading,
+                    Reading::Unavailable("none here".to_owned())
+                );
+                if counters.groups.is_empty() {
+                    assert_eq!(runs, 1, "refused: {counted:?}");
+                    return;
+                }
+                assert_eq!(runs, counters.groups.len(), "{general_counters} counters");
+                let groups: Vec<Option<usize>> = counted.iter().map(|c| c.group).collect();
+                assert_eq!(groups[..2], places, "{general_counters} counters");
+                let summary = counters.summary().join("\n");
+                assert!(summary.contains(&format!("counters: {general_counters} general")));
+                assert!(
+                    summary.contains("hitm: unavailable: none here"),
+                    "{summary}"
+                );
+                assert!(summary.contains(NOT_VERIFIED), "{summary}");
+                assert!(counters.perf_stat().unwrap().starts_with("perf stat -e "));
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}
