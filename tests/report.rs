@@ -321,6 +321,23 @@ fn hostile_names_are_text() {
     assert!(text.lines().all(|l| l.chars().count() <= 72));
 }
 
+/// perf's command of a run that counted stands apart, to be copied, and not among the notes.
+#[test]
+fn the_command_of_perf_can_be_copied() {
+    let dir = scratch();
+    let mut folder = Folder::small();
+    let command = "perf stat -e '{cpu/event=0x3c/u}' -- taskset -c 0 COMMAND";
+    folder.note = format!("{}{command}", kwalk::record::notes::PERF);
+    folder.write(dir.path());
+    let page = page(dir.path());
+    let shown = command.replace('\'', "&#39;");
+    assert!(page.contains(&format!("<pre tabindex=\"0\">{shown}</pre>")));
+    assert!(!page.contains(&format!("<li>{}", kwalk::record::notes::PERF)));
+    let text = kwalk::report::text(dir.path()).unwrap();
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(command), "{text}");
+}
+
 /// Empty, NaN and infinite values are "not measured", in table and sentence; 0 stays 0, and a
 /// value of which the status says that it is unavailable is none.
 #[test]

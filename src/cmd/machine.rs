@@ -6,13 +6,17 @@ use std::path::Path;
 
 use crate::calibrate::calibrate;
 use crate::counters::Counters;
+use crate::counters::choice::Choice;
 use crate::machine::catalogue;
 use crate::machine::host::{self, HostMachine};
+use crate::machine::sysfs::Tree;
 use crate::record::notes::folded;
 
+mod counting;
 mod listing;
 mod names;
 
+use counting::Events;
 use listing::Listing;
 
 /// Show this host, or a machine of the catalogue: every number with its source.
@@ -46,6 +50,7 @@ pub fn machine(args: &MachineArgs) -> anyhow::Result<()> {
             facts: Vec::new(),
             disagreements: Vec::new(),
             notes: Vec::new(),
+            counting: None,
         },
         None => {
             let cpu = args.cpu.unwrap_or_else(first_allowed);
@@ -56,6 +61,7 @@ pub fn machine(args: &MachineArgs) -> anyhow::Result<()> {
                 facts: host.facts,
                 disagreements: host.disagreements,
                 notes: host.notes,
+                counting: Some(Events::of(&Choice::read(&Tree::new(Path::new("/")), cpu).0)),
             }
         }
     };

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sysfs::Tree;
 use super::told::{Told, ToldCache};
 
 /// CPUID of one CPU.
@@ -38,6 +39,8 @@ pub struct Cpuid {
     pub base_hz: Option<u64>,
     /// Highest clock in Hz, leaf 0x16.
     pub max_hz: Option<u64>,
+    /// General performance counters of a thread: leaf 0xA, AMD 0x80000022.
+    pub general_counters: Option<u32>,
 }
 
 /// One data or unified cache by CPUID.
@@ -87,6 +90,18 @@ impl Cpuid {
                 shared_cpus: Vec::new(),
             })
             .collect()
+    }
+}
+
+/// CPUID of `cpu` of this host, or as recorded in the `cpuid.toml` of another tree; the reason, in
+/// words, where there is none.
+pub fn of(tree: &Tree, cpu: u32) -> Result<Cpuid, String> {
+    if tree.is_live() {
+        return live(cpu);
+    }
+    match tree.text("cpuid.toml") {
+        Told::Is(text) => toml::from_str(&text).map_err(|e| format!("cpuid.toml: {e}")),
+        other => Err(format!("recorded CPUID: {}", other.words())),
     }
 }
 
@@ -157,8 +172,29 @@ mod x86 {
             max_hz: clocks
                 .as_ref()
                 .and_then(|c| mhz(c.processor_max_frequency())),
+            general_counters: general_counters(id, &vendor),
             vendor,
         }
+    }
+
+    /// Leaf 0xA, bits 15 to 8 of EAX (Intel SDM, volume 2A, CPUID); AMD: leaf 0x80000022, bits 3 to
+    /// 0 of EBX where bit 0 of EAX says that it is version 2 (AMD APM, volume 3). 0 is not told.
+    fn general_counters(id: &Native, vendor: &str) -> Option<u32> {
+        let counters = match vendor {
+            "AuthenticAMD" => {
+                let leaf = 0x8000_0022;
+                if raw_cpuid::cpuid!(0x8000_0000_u32).eax < leaf {
+                    return None;
+                }
+                let told = raw_cpuid::cpuid!(leaf);
+                if told.eax & 1 == 1 { told.ebx & 0xf } else { 0 }
+            }
+            _ => id
+                .get_performance_monitoring_info()?
+                .number_of_counters()
+                .into(),
+        };
+        (counters > 0).then_some(counters)
     }
 
     fn hypervisor(id: &Native) -> String {

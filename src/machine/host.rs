@@ -14,7 +14,7 @@ use super::hwloc;
 use super::linux::{self, Platform};
 use super::sysfs::{Tree, list_words};
 pub use super::told::Fact;
-use super::told::{Told, ToldCache, disagreements};
+use super::told::{ToldCache, disagreements};
 use super::{Cache, Machine};
 
 /// This host as a machine, with all that is known of it.
@@ -45,19 +45,12 @@ pub struct Sources {
 /// which a file `cpuid.toml` holds the recorded [`Cpuid`].
 pub fn read(root: &Path, cpu: u32) -> Result<HostMachine, MachineError> {
     let tree = Tree::new(root);
-    let sources = if tree.is_live() {
-        Sources {
-            cpuid: cpuid::live(cpu),
-            hwloc: hwloc::live(cpu),
-        }
-    } else {
-        Sources {
-            cpuid: match tree.text("cpuid.toml") {
-                Told::Is(text) => toml::from_str(&text).map_err(|e| format!("cpuid.toml: {e}")),
-                other => Err(format!("recorded CPUID: {}", other.words())),
-            },
-            hwloc: Err("this is a recorded tree".to_owned()),
-        }
+    let sources = Sources {
+        cpuid: cpuid::of(&tree, cpu),
+        hwloc: match tree.is_live() {
+            true => hwloc::live(cpu),
+            false => Err("this is a recorded tree".to_owned()),
+        },
     };
     assemble(&tree, cpu, &sources)
 }

@@ -1,5 +1,8 @@
 //! Sentences about a run, folded: what was refused for one reason is said once.
 
+/// What the sentence with the command of perf that counts the same begins with.
+pub const PERF: &str = "the same counts with perf: ";
+
 /// Names that share a reason, in the order of their first, each with its reason.
 ///
 /// A reason that begins with the name of an event (`cpu-cycles: no hardware PMU`) is the same as

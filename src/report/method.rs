@@ -4,7 +4,7 @@ use super::html::{Page, code, details, escape};
 use super::num;
 use super::records::{Group, Records};
 use super::table::{Cell, Table};
-use crate::record::notes::{folded, without_event};
+use crate::record::notes::{PERF, folded, without_event};
 
 /// `value` as text; long arrays stay arrays.
 #[must_use]
@@ -326,11 +326,16 @@ pub fn section(records: &Records, page: &mut Page) {
         ));
     }
     page.heading("Notes and refusals of this run");
-    let notes = notes(records);
+    let (perf, notes): (Vec<String>, Vec<String>) =
+        (notes(records).into_iter()).partition(|note| note.starts_with(PERF));
     if notes.is_empty() {
         page.para("run.toml holds none.");
     } else {
         page.list(&notes, "plain");
+    }
+    for command in perf.iter().filter_map(|note| note.strip_prefix(PERF)) {
+        page.para("The same events are counted by perf, for a check of the counters, with:");
+        page.raw(&format!("<pre tabindex=\"0\">{}</pre>\n", escape(command)));
     }
     let absent = absences(records);
     if absent.rows.is_empty() {

@@ -25,6 +25,7 @@ use crate::native::disturbance::{Disturbed, Watch};
 use crate::native::interleave::{interleave_after, operations_per_sample};
 use crate::native::mapping::{self, Mapped, Pages};
 use crate::native::warnings::warnings;
+use crate::record::notes::PERF;
 use crate::record::{Keys, Sample, Status};
 
 /// Length of a sample of a warm case: long against the clock's resolution and an empty region,
@@ -88,6 +89,9 @@ pub fn run(
     let mut counters = Counters::open(host.cpu);
     for sentence in counters.summary() {
         sink(Row::Note(sentence))?;
+    }
+    if let Some(command) = counters.perf_stat() {
+        sink(Row::Note(format!("{PERF}{command}")))?;
     }
     sink(Row::Note(format!(
         "native: CPU {}, time-stamp counter at {:.1} MHz, an empty region takes {:.0} ticks (subtracted from warm samples; from operations after a cold start that of as many empty calls among them is)",
@@ -458,8 +462,17 @@ fn counted(m: &mut Mounted, counters: &mut Counters) -> Vec<Value> {
                     _ => Status::Exact,
                 };
                 let count = reading.estimate().unwrap_or(f64::NAN);
-                Value::new(metric, counted.unit, count / visits as f64, status)
-                    .with_detail(counted.event.clone())
+                let detail = match reading.active_ratio() {
+                    Some(active) if active < 1.0 => {
+                        format!(
+                            "{}, on the PMU {:.0} % of the time",
+                            counted.event,
+                            active * 100.0
+                        )
+                    }
+                    _ => counted.event.clone(),
+                };
+                Value::new(metric, counted.unit, count / visits as f64, status).with_detail(detail)
             }
         };
         values.push(value);
@@ -473,8 +486,13 @@ fn per_visit(metric: &str) -> Option<&'static str> {
         "instructions" => "instructions_per_visit",
         "l1d_misses" => "l1d_misses_per_visit",
         "l2_misses" => "l2_misses_per_visit",
+        "l3_hits" => "l3_hits_per_visit",
         "l3_misses" => "l3_misses_per_visit",
+        "hitm" => "hitm_per_visit",
         "dtlb_misses" => "dtlb_misses_per_visit",
+        "page_walks" => "page_walks_per_visit",
+        "memory_stall_cycles" => "memory_stall_cycles_per_visit",
+        "branch_misses" => "branch_misses_per_visit",
         _ => return None,
     })
 }

@@ -6,6 +6,7 @@ use crate::machine::host::{Fact, size_words};
 use crate::machine::{Machine, Tlb};
 use crate::wrap::wrap;
 
+use super::counting::Events;
 use super::names::{inclusion_word, level_name, prefetcher_word, protocol_word};
 
 /// A machine with what is known beside it; a catalogue machine has only notes of its own.
@@ -15,6 +16,9 @@ pub(super) struct Listing {
     pub facts: Vec<Fact>,
     pub disagreements: Vec<String>,
     pub notes: Vec<String>,
+    /// What its counters would be asked for; a catalogue machine has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counting: Option<Events>,
 }
 
 /// Columns that a line may have.
@@ -79,6 +83,9 @@ impl Listing {
         self.prefetchers(&mut text);
         self.interconnect(&mut text);
         self.sources(&mut text);
+        if let Some(events) = &self.counting {
+            text += &events.words(COLUMNS);
+        }
         self.told(&mut text);
         text
     }
@@ -297,6 +304,7 @@ mod tests {
             facts: host.facts,
             disagreements: host.disagreements,
             notes: host.notes,
+            counting: None,
         }
     }
 
@@ -333,6 +341,7 @@ mod tests {
             facts: Vec::new(),
             disagreements: Vec::new(),
             notes: Vec::new(),
+            counting: None,
         });
         TREES.map(listing).into_iter().chain(catalogue).collect()
     }
