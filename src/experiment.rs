@@ -27,6 +27,8 @@ use crate::record::Keys;
 
 /// Most repeats of one point, and most arenas: beyond these a run ends on no day.
 const MAX_REPEATS: u64 = 10_000;
+/// Longest limit: a week.
+const MAX_LIMIT_S: u64 = 7 * 24 * 3600;
 
 /// Keys that [`Experiment::set`] takes besides the axes of the kernel.
 const KEYS: &[&str] = &[
@@ -40,6 +42,8 @@ const KEYS: &[&str] = &[
     "machine",
     "backend",
     "repeats",
+    "interval_percent",
+    "limit_s",
     "seed",
     "seeds",
 ];
@@ -82,8 +86,13 @@ pub struct Experiment {
     pub machines: Vec<String>,
     /// What runs the kernel.
     pub backends: Vec<Backend>,
-    /// Measurements of each point and arena.
+    /// Measurements of each point and arena, at most.
     pub repeats: u32,
+    /// Measuring a point ends once half of each interval is within so many percent of its median; 0:
+    /// not before `repeats`.
+    pub interval_percent: u32,
+    /// Seconds that measuring may take in all, as far as five repeats of each point allow; 0: no limit.
+    pub limit_s: u32,
     /// Of the first arena; the others follow it.
     pub seed: u64,
     /// Arenas, each with a placement of its own.
@@ -206,6 +215,10 @@ impl Experiment {
                 self.backends = at.names(values, Backend::ALL, Backend::parse)?;
             }
             "repeats" => self.repeats = at.count(values, MAX_REPEATS)?,
+            "interval_percent" => {
+                self.interval_percent = at.one(at.numbers(values, 0, 100)?)? as u32
+            }
+            "limit_s" => self.limit_s = at.one(at.numbers(values, 0, MAX_LIMIT_S)?)? as u32,
             "seeds" => self.seeds = at.count(values, MAX_REPEATS)?,
             "seed" => {
                 // TOML numbers are signed, so a larger seed could not be written in a file.

@@ -12,7 +12,7 @@ use crate::stats;
 pub enum Measure {
     /// The metric, at every point and in every arena (seed) that the conditions leave.
     Value,
-    /// The value of the plotted axis where the metric begins to rise ([`stats::knee`]), once for
+    /// The value of the plotted axis where the metric begins to rise ([`stats::knee()`]), once for
     /// each curve; medians over arenas. A curve that stays flat counts as rising beyond its end.
     Knee,
 }

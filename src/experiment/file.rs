@@ -57,6 +57,8 @@ impl Experiment {
             machines: vec!["host".into()],
             backends: vec![Backend::Native, Backend::Model],
             repeats: 11,
+            interval_percent: 0,
+            limit_s: 0,
             seed: 1,
             seeds: 1,
             quick: Vec::new(),

@@ -17,14 +17,14 @@ pub fn interleave<C, R>(
     measure: impl FnMut(&mut C, u32) -> R,
 ) -> Vec<Vec<R>> {
     let nothing = |_: &mut [C], _: &[usize]| Ok::<(), Infallible>(());
-    match interleave_after(cases, repeats, seed, nothing, measure) {
+    match interleave_after(cases, repeats, seed, nothing, measure, |_| false) {
         Ok(results) => results,
         Err(never) => match never {},
     }
 }
 
 /// [`interleave`], and before each pass `begin` gets all cases and the order in which they will be
-/// visited.
+/// visited; after each `enough` gets the results so far, and says whether it was the last.
 ///
 /// # Errors
 /// That of `begin`.
@@ -34,6 +34,7 @@ pub fn interleave_after<C, R, E>(
     seed: u64,
     mut begin: impl FnMut(&mut [C], &[usize]) -> Result<(), E>,
     mut measure: impl FnMut(&mut C, u32) -> R,
+    mut enough: impl FnMut(&[Vec<R>]) -> bool,
 ) -> Result<Vec<Vec<R>>, E> {
     let mut random = Random(seed);
     let mut order: Vec<usize> = (0..cases.len()).collect();
@@ -46,6 +47,9 @@ pub fn interleave_after<C, R, E>(
             if pass > 0 {
                 results[case].push(result);
             }
+        }
+        if enough(&results) {
+            break;
         }
     }
     Ok(results)
@@ -87,10 +91,12 @@ mod tests {
             begun.push(order.iter().map(|i| cases[*i]).collect());
             Ok::<(), ()>(())
         };
-        let results = interleave_after(&mut [0, 1, 2, 3], 20, 7, &mut begin, |case, pass| {
+        let measure = |case: &mut i32, pass| {
             visits.push((*case, pass));
             (*case, pass)
-        });
+        };
+        let enough = |results: &[Vec<(i32, u32)>]| results[0].len() == 20;
+        let results = interleave_after(&mut [0, 1, 2, 3], 30, 7, &mut begin, measure, enough);
         let results = results.expect("begin never fails");
         assert_eq!(visits.len(), 4 * 21);
         let mut orders = std::collections::BTreeSet::new();

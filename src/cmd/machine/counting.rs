@@ -167,7 +167,8 @@ mod tests {
             .join("tests/data/sysfs")
             .join(tree);
         let text = Events::of(&Choice::read(&Tree::new(&root), cpu).0).words(96);
-        for line in text.lines() {
+        // perf's command alone stays whole.
+        for line in text.lines().filter(|line| !line.starts_with("perf ")) {
             assert!(
                 line.chars().count() <= 96 || !line.trim().contains(' '),
                 "{line}"
