@@ -8,8 +8,8 @@ use std::process::Command;
 
 use kernels::native::Native;
 use kernels::psi::{
-    BARE_VISIT_WORK, FIELDS, Placement, PsiTree, TreeShape, VISIT_WORK, Variant, Walks, bare_walks,
-    bare_walks_native, task_changes, task_changes_native,
+    BARE_VISIT_WORK, FIELDS, IMUL_EVERY, Placement, PsiTree, TreeShape, VISIT_WORK, Variant, Walks,
+    bare_walks, bare_walks_native, task_changes, task_changes_native,
 };
 use kernels::recorder::{Kind, Recorded, Recorder};
 use kwalk::native::mapping::{self, Pages};
@@ -189,10 +189,15 @@ fn a_bare_visit_is_one_instruction_per_access() {
         constant,
         "no clean loop has the offsets of the layouts compiled in"
     );
+    // `parent-imul` makes the same accesses, and counts its visits: compare, branch, add, jump.
+    let every = format!("${:#x},", IMUL_EVERY - 1);
     for body in clean {
         let beside = body.len() - instructions;
+        let counts_visits = body
+            .iter()
+            .any(|i| i.mnemonic == "cmp" && i.operands.starts_with(&every));
         assert!(
-            beside <= 10,
+            beside <= if counts_visits { 14 } else { 10 },
             "{beside} instructions beside the accesses: {body:#?}"
         );
     }
